@@ -1,0 +1,2 @@
+//! Placeholder until the scanner stands.
+fn main() {}
