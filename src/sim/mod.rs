@@ -1,1 +1,4 @@
-//! sim
+//! The simulated world: requests, engines, pods, devices, a router and a paid API, in integer
+//! picoseconds of virtual time.
+
+pub mod request;
