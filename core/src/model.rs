@@ -10,7 +10,8 @@
 //! 1 300 tokens of context each takes 13.6 + 1.7 + 3.6 = 18.9 ms a step.
 
 use crate::observation::Name;
-use crate::units::{GpusEach, Micros, Picos, Span, Tokens, finite};
+use crate::policy::Role;
+use crate::units::{GpusEach, Micros, Picos, ReqRate, Span, Tokens, finite};
 use serde::{Deserialize, Serialize};
 
 /// Coefficients of a step, in picoseconds per unit.
@@ -37,6 +38,19 @@ pub struct Limits {
     pub max_sequences: u32,
     /// Tokens that one step may process (`max_num_batched_tokens`).
     pub token_budget: u32,
+}
+
+/// What requests look like on average: tokens each.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Mix {
+    /// Prompt tokens to compute (not served by a cache).
+    pub input: f64,
+    /// Mean of their squares: long prompts cost more than their share.
+    pub input_squared: f64,
+    /// Prompt tokens that sit in the KV cache, cached ones included.
+    pub context: f64,
+    /// Tokens generated.
+    pub output: f64,
 }
 
 /// One profile, as the brain and the simulator use it.
@@ -84,23 +98,52 @@ impl StepModel {
 }
 
 impl Profile {
-    /// The largest batch of sequences with `context` tokens each whose decode step stays within
-    /// `itl` (no target: only limits bound it), and the step's length. At least one sequence.
+    /// The largest batch of sequences with `context` tokens each whose step stays within `itl`
+    /// (no target: only limits bound it), and the length of that step in seconds. `extra` is what
+    /// each sequence adds to the step besides decoding, in seconds. At least one sequence.
     #[must_use]
-    pub fn best_batch(&self, itl: Option<Micros>, context: f64) -> (f64, Picos) {
-        let context = context.max(1.0);
-        let kv = self.limits.kv_capacity.0 as f64 / context;
-        let mut batch = kv.min(f64::from(self.limits.max_sequences));
-        if let Some(target) = itl {
-            let room = target.picos().0 as f64 - self.model.base as f64;
-            let each = self.model.per_sequence as f64 + self.model.per_kv_token as f64 * context;
-            if each > 0.0 {
-                batch = batch.min(room / each);
+    pub fn best_batch(&self, itl: Option<Micros>, context: f64, extra: f64) -> (f64, f64) {
+        let context = finite(context).max(1.0);
+        let base = self.model.base as f64 / 1e12;
+        let each = (self.model.per_sequence as f64 + self.model.per_kv_token as f64 * context)
+            / 1e12
+            + finite(extra);
+        let by_kv = self.limits.kv_capacity.0 as f64 / context;
+        let mut batch = by_kv.min(f64::from(self.limits.max_sequences));
+        if let Some(target) = itl
+            && each > 0.0
+        {
+            batch = batch.min((target.as_secs() - base) / each);
+        }
+        let batch = batch.max(1.0);
+        (batch, base + each * batch)
+    }
+
+    /// Requests per second that one replica of `role` finishes when it is always busy and every
+    /// step stays within `itl`.
+    ///
+    /// Prefill: one over `d*n + e*n^2/2` and a step's base per chunk. Decode: the best batch over
+    /// its step and the output length. Mixed: a decode step also carries each sequence's share of
+    /// prompt work, so the batch that fits the target is smaller.
+    #[must_use]
+    pub fn capacity(&self, role: Role, mix: &Mix, itl: Option<Micros>) -> ReqRate {
+        let output = finite(mix.output).max(1.0);
+        let context = finite(mix.context) + output / 2.0;
+        let chunks = (finite(mix.input) / f64::from(self.limits.token_budget.max(1))).max(1.0);
+        let prompt = self.model.prefill_work(finite(mix.input), finite(mix.input_squared));
+        match role {
+            Role::Prefill | Role::Pooling => {
+                ReqRate::new(1.0 / (prompt + chunks * self.model.base as f64 / 1e12))
+            }
+            Role::Decode => {
+                let (batch, step) = self.best_batch(itl, context, 0.0);
+                ReqRate::new(batch / step / output)
+            }
+            Role::Mixed => {
+                let (batch, step) = self.best_batch(itl, context, prompt / output);
+                ReqRate::new(batch / step / output)
             }
         }
-        let batch = if batch.is_finite() { batch.max(1.0) } else { 1.0 };
-        let step = self.model.step(batch as u64, (batch * context) as u64, 0, 0);
-        (batch, step)
     }
 
     /// Time to move the KV of `tokens` to another replica: 5 ms plus bytes over bandwidth.

@@ -1,0 +1,239 @@
+//! Stage 8, govern: up at once, down one by one, and only on proof.
+//!
+//! A serving replica goes only when every tick of a full window was seen, showed a need that the
+//! rest of the fleet carries with room, and nothing contradicts it now: no queue, nothing starting,
+//! no spill, no unseen pods, and a named pod that is least busy. A restart, a new leader or an
+//! outage begins the window anew. Replicas that never got a node, a bound that was lowered and a
+//! donor's gift are not scale-down and do not wait.
+//!
+//! Worked number: 12 replicas and a window of 5 minutes remove one every
+//! clamp(10 * 300 s / 12, 10 s, 60 s) = 60 s; 200 replicas one every 15 s.
+
+use crate::balance::Target;
+use crate::observation::{Name, Observation, WriteOutcome};
+use crate::observe::{Observed, PodState, PoolView};
+use crate::policy::{Mode, Policy, PoolPolicy, ScaleDown};
+use crate::reason::{Reason, Reasons};
+use crate::units::{Permille, Replicas, Span, Stamp};
+use crate::window::Peak;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+/// What this stage remembers, by pool.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Memory {
+    pools: BTreeMap<Name, PoolMemory>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct PoolMemory {
+    /// Largest need, in thousandths, over the scale-down window.
+    peak: Peak,
+    /// Since when every tick was seen.
+    proof_since: Option<Stamp>,
+    /// The last removal of a serving replica.
+    removed: Option<Stamp>,
+}
+
+impl Memory {
+    /// Since when every tick of a pool has been seen with a known need.
+    #[must_use]
+    pub fn proof_since(&self, pool: &Name) -> Option<Stamp> {
+        self.pools.get(pool).and_then(|p| p.proof_since)
+    }
+}
+
+/// What is to be done with one pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Move {
+    /// The number to write; `None`: leave it.
+    pub to: Option<Replicas>,
+    /// The pod that should go with a removal.
+    pub victim: Option<Name>,
+    /// Why, or why not.
+    pub reasons: Reasons,
+}
+
+/// Runs the stage for all pools, in the policy's order. `share` is the larger of the share that is
+/// read back and the one last ordered.
+pub fn govern(
+    policy: &Policy,
+    seen: &Observation,
+    observed: &Observed,
+    targets: &[Target],
+    share: Permille,
+    memory: &mut Memory,
+) -> Vec<Move> {
+    let sighted = observed.pools.iter().all(|v| v.sighted && v.spec.is_some());
+    let mut moves = Vec::with_capacity(policy.pools.len());
+    for ((pool, view), target) in policy.pools.iter().zip(&observed.pools).zip(targets) {
+        let known = memory.pools.entry(pool.name.clone()).or_default();
+        let judge = Judge { policy, pool, view, target, now: observed.now, share, sighted };
+        known.remember(&judge);
+        let mut decided = if policy.mode == Mode::Paused {
+            Move { reasons: alloc::vec![Reason::Paused], ..Move::default() }
+        } else {
+            judge.decide(known)
+        };
+        let last_write = seen.pools.get(&pool.name).and_then(|p| p.last_write);
+        if matches!(last_write, Some(w) if w != WriteOutcome::Applied) {
+            decided.reasons.insert(0, Reason::WriteFailed);
+        }
+        moves.push(decided);
+    }
+    moves
+}
+
+impl PoolMemory {
+    fn remember(&mut self, judge: &Judge<'_>) {
+        match judge.target.need {
+            Some(need) if judge.sighted => {
+                self.proof_since.get_or_insert(judge.now);
+                self.peak.push(judge.now, need.0, judge.policy.scale_down.window);
+            }
+            _ => {
+                *self = Self { removed: self.removed, ..Self::default() };
+            }
+        }
+    }
+}
+
+/// All that a verdict on one pool depends on.
+struct Judge<'a> {
+    policy: &'a Policy,
+    pool: &'a PoolPolicy,
+    view: &'a PoolView,
+    target: &'a Target,
+    now: Stamp,
+    share: Permille,
+    sighted: bool,
+}
+
+impl Judge<'_> {
+    fn decide(&self, memory: &mut PoolMemory) -> Move {
+        let Some(spec) = self.view.spec else { return held(Reason::SpecUnread) };
+        if spec == Replicas::ZERO && self.pool.min > Replicas::ZERO {
+            return held(Reason::PausedAtZero);
+        }
+        let (floor, max) = (self.target.floor, self.pool.max);
+        if spec > max {
+            return moved(max, Reason::Bound { from: spec, to: max });
+        }
+        let to = self.target.reachable;
+        if to > spec {
+            let forced = self.target.need.is_none() || to == floor;
+            let why = if forced && spec < floor {
+                Reason::Bound { from: spec, to }
+            } else {
+                Reason::Up { from: spec, to }
+            };
+            return moved(to, why);
+        }
+        let Some(need) = self.target.need else {
+            return if spec > floor { held(Reason::HeldBlind) } else { Move::default() };
+        };
+        if let Some(cancel) = self.cancel(spec, need.replicas()) {
+            return cancel;
+        }
+        if spec <= floor || !need.fits(spec.less(Replicas(1))) {
+            return Move::default();
+        }
+        self.remove_one(spec, memory)
+    }
+
+    /// Replicas that never got a node go as soon as nobody needs them.
+    fn cancel(&self, spec: Replicas, need: Replicas) -> Option<Move> {
+        let with_node = spec.less(self.view.unscheduled);
+        let keep = Replicas(need.0.max(self.target.floor.0).max(with_node.0));
+        let hopeless =
+            Replicas((spec.less(self.view.unplaceable) + Replicas(1)).0.max(self.target.floor.0));
+        let to = if keep < spec { keep } else { hopeless };
+        (self.view.unscheduled > Replicas::ZERO && to < spec)
+            .then(|| moved(to, Reason::Cancelled { from: spec, to }))
+    }
+
+    /// One serving replica, if everything speaks for it.
+    fn remove_one(&self, spec: Replicas, memory: &mut PoolMemory) -> Move {
+        let to = spec.less(Replicas(1));
+        let donor = self.target.donates_to.is_some_and(|least| to >= least);
+        if let Some(reason) = self.objection(to, donor, memory) {
+            return held(reason);
+        }
+        let Some(victim) = self.victim() else { return held(Reason::HeldNoVictim) };
+        memory.removed = Some(self.now);
+        let reason = if donor {
+            Reason::Donated { from: spec, to }
+        } else {
+            Reason::Down { from: spec, to, victim: Some(victim.clone()) }
+        };
+        Move { to: Some(to), victim: Some(victim), reasons: alloc::vec![reason] }
+    }
+
+    /// The first thing that speaks against a removal.
+    fn objection(&self, to: Replicas, donor: bool, memory: &PoolMemory) -> Option<Reason> {
+        let view = self.view;
+        if !self.sighted {
+            return Some(Reason::HeldBlind);
+        }
+        if view.serving <= Replicas(1) || view.serving.0 <= self.target.floor.0.min(1) {
+            return Some(Reason::HeldNoVictim);
+        }
+        if view.coming > Replicas::ZERO {
+            return Some(Reason::HeldByMove);
+        }
+        if view.waiting.saturating_mul(2) > u64::from(view.serving.0) {
+            return Some(Reason::HeldByQueue { waiting: view.waiting });
+        }
+        let interval = interval(&self.policy.scale_down, view.serving);
+        if let Some(at) = memory.removed
+            && self.now.since(at) < interval
+        {
+            return Some(Reason::HeldByInterval { until: at + interval });
+        }
+        if donor {
+            return None;
+        }
+        if self.share > Permille::ZERO {
+            return Some(Reason::HeldByOverflow);
+        }
+        let window = self.policy.scale_down.window;
+        let since = memory.proof_since.unwrap_or(self.now);
+        if self.now.since(since) < window {
+            return Some(Reason::HeldByWindow { until: since + window });
+        }
+        let peak = crate::size::Milli(memory.peak.max());
+        (!peak.fits(to)).then(|| Reason::HeldByWindow { until: self.now + window })
+    }
+
+    /// The least busy of the pods that are seen to serve; the youngest of equals.
+    fn victim(&self) -> Option<Name> {
+        let serving = self.view.pods.iter().filter(|p| p.state == PodState::Serving);
+        serving
+            .min_by(|a, b| {
+                (a.busy, core::cmp::Reverse(a.served), &a.uid).cmp(&(
+                    b.busy,
+                    core::cmp::Reverse(b.served),
+                    &b.uid,
+                ))
+            })
+            .map(|p| p.uid.clone())
+    }
+}
+
+/// Time between two removals.
+#[must_use]
+pub fn interval(down: &ScaleDown, replicas: Replicas) -> Span {
+    down.interval.unwrap_or_else(|| {
+        let auto = down.window.0.saturating_mul(10) / u64::from(replicas.0.max(1));
+        Span(auto.clamp(10_000, 60_000))
+    })
+}
+
+fn held(reason: Reason) -> Move {
+    Move { reasons: alloc::vec![reason], ..Move::default() }
+}
+
+fn moved(to: Replicas, reason: Reason) -> Move {
+    Move { to: Some(to), victim: None, reasons: alloc::vec![reason] }
+}
