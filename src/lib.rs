@@ -5,6 +5,7 @@
 //! operator wants, [`profile`] what one replica can do.
 
 pub mod cli;
+pub mod driver;
 pub mod engine;
 pub mod policy;
 pub mod profile;
