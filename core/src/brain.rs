@@ -15,7 +15,7 @@ use crate::estimate::Offered;
 use crate::govern::Move;
 use crate::learn::Learned;
 use crate::model::Profile;
-use crate::observation::{Name, Observation, PoolSeen};
+use crate::observation::{DevicesSeen, Name, Observation, PoolSeen};
 use crate::observe::Observed;
 use crate::overflow::Gate;
 use crate::policy::{GpuPoolPolicy, Policy, Role, Supply};
@@ -133,13 +133,15 @@ fn device_rooms(
     let mut rooms = BTreeMap::new();
     for pool in &policy.pools {
         let devices = seen.devices.get(&pool.gpu_pool);
-        let supply =
-            gpu_pools.iter().find(|g| g.name == pool.gpu_pool).map_or(Supply::Fixed, |g| g.supply);
+        let rules = gpu_pools.iter().find(|g| g.name == pool.gpu_pool);
+        let limit = rules.map_or(Gpus::MAX, |g| g.max_devices);
+        let within =
+            |d: &DevicesSeen| DevicesSeen { allocatable: Gpus(d.allocatable.0.min(limit.0)), ..*d };
         let room = DeviceRoom {
             granted: balance::granted(policy, grants, &pool.gpu_pool),
-            free: devices.map_or(Gpus::ZERO, |d| d.free()),
+            free: devices.map_or(Gpus::ZERO, |d| within(d).free()),
             known: devices.is_some(),
-            supply,
+            supply: rules.map_or(Supply::Fixed, |g| g.supply),
         };
         rooms.insert(pool.gpu_pool.clone(), room);
     }

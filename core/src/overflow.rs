@@ -271,8 +271,9 @@ impl Memory {
         if !(turning || moving || drifted) {
             return;
         }
-        if allowed != self.ordered && !turning {
-            gate.reasons.push(Reason::GateMoved { from: self.ordered, to: allowed });
+        if !turning || gate.reasons.is_empty() {
+            let from = if drifted { router.share } else { self.ordered };
+            gate.reasons.push(Reason::GateMoved { from, to: allowed });
         }
         gate.order = Some(allowed);
         self.ordered = allowed;
