@@ -12,11 +12,11 @@ use spillgate_core::units::{
 };
 use std::collections::BTreeMap;
 
-pub fn name(text: &str) -> Name {
+pub(crate) fn name(text: &str) -> Name {
     text.into()
 }
 
-pub fn profile() -> Profile {
+pub(crate) fn profile() -> Profile {
     Profile {
         name: name("test"),
         model: StepModel {
@@ -34,11 +34,11 @@ pub fn profile() -> Profile {
     }
 }
 
-pub fn profiles() -> BTreeMap<Name, Profile> {
+pub(crate) fn profiles() -> BTreeMap<Name, Profile> {
     BTreeMap::from([(name("test"), profile())])
 }
 
-pub fn pool(pool: &str, role: Role, min: u32, max: u32) -> PoolPolicy {
+pub(crate) fn pool(pool: &str, role: Role, min: u32, max: u32) -> PoolPolicy {
     PoolPolicy {
         name: name(pool),
         role,
@@ -54,7 +54,7 @@ pub fn pool(pool: &str, role: Role, min: u32, max: u32) -> PoolPolicy {
     }
 }
 
-pub fn policy(pools: Vec<PoolPolicy>) -> Policy {
+pub(crate) fn policy(pools: Vec<PoolPolicy>) -> Policy {
     Policy {
         name: name("llm/test"),
         mode: Mode::Active,
@@ -89,11 +89,11 @@ pub fn policy(pools: Vec<PoolPolicy>) -> Policy {
     }
 }
 
-pub fn disaggregated() -> Policy {
+pub(crate) fn disaggregated() -> Policy {
     policy(vec![pool("decode", Role::Decode, 1, 6), pool("prefill", Role::Prefill, 1, 8)])
 }
 
-pub fn gpu_pools(devices: u32) -> Vec<GpuPoolPolicy> {
+pub(crate) fn gpu_pools(devices: u32) -> Vec<GpuPoolPolicy> {
     vec![GpuPoolPolicy {
         name: name("h100"),
         max_devices: Gpus(devices),
@@ -102,10 +102,10 @@ pub fn gpu_pools(devices: u32) -> Vec<GpuPoolPolicy> {
     }]
 }
 
-pub fn ready_pod(created: Stamp) -> PodSeen {
+pub(crate) fn ready_pod(created: Stamp) -> PodSeen {
     PodSeen { created, scheduled: Some(created), ready: Some(created), ..PodSeen::default() }
 }
 
-pub fn seen(now: Stamp, pools: BTreeMap<Name, PoolSeen>) -> Observation {
+pub(crate) fn seen(now: Stamp, pools: BTreeMap<Name, PoolSeen>) -> Observation {
     Observation { now, pools, ..Observation::default() }
 }
