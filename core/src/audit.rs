@@ -249,7 +249,10 @@ fn partner_rules(
         let decided = &decision.pools[i];
         let (Some(write), Some(need)) = (&decided.write, decided.need_milli) else { continue };
         let useful = need as f64 * best / 1e3 + 1.0;
-        if write.to > write.from && f64::from(write.to.0) > useful && write.to > pool.min {
+        // A bound, the policy's or a schedule's, holds whatever the partner has.
+        let scheduled = seen.pools.get(&pool.name).map_or(Replicas::ZERO, |p| p.floor);
+        let floor = pool.min.max(scheduled);
+        if write.to > write.from && f64::from(write.to.0) > useful && write.to > floor {
             say(5, Some(i), "grows past what its partner can take or feed");
         }
     }

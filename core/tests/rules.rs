@@ -37,7 +37,13 @@ fn engine() -> impl Strategy<Value = EngineSample> {
     let counters = prop::collection::vec(said(), 7);
     let histograms = (histogram(), histogram(), histogram());
     (gauges, counters, histograms, 0_u64..3, prop::option::of(any::<bool>())).prop_map(
-        |((waiting, deferred, running, kv), counters, (ttft, itl, prompt_lengths), epoch, awake)| {
+        |(
+            (waiting, deferred, running, kv),
+            counters,
+            (ttft, itl, prompt_lengths),
+            epoch,
+            awake,
+        )| {
             EngineSample {
                 epoch,
                 awake,
@@ -103,7 +109,11 @@ fn pool() -> impl Strategy<Value = PoolSeen> {
             version,
             last_write,
             floor: Replicas(floor),
-            pods: pods.into_iter().enumerate().map(|(i, p)| (format!("pod-{i}").into(), p)).collect(),
+            pods: pods
+                .into_iter()
+                .enumerate()
+                .map(|(i, p)| (format!("pod-{i}").into(), p))
+                .collect(),
         })
 }
 
@@ -152,7 +162,13 @@ fn run(policy: &Policy, seen: &[Observation]) -> Vec<(Decision, Vec<Broken>)> {
         });
         let grants = grants.collect();
         results.push(brain::settle(
-            policy, &gpu_pools, previous, now, assessment, &grants, &mut memory,
+            policy,
+            &gpu_pools,
+            previous,
+            now,
+            assessment,
+            &grants,
+            &mut memory,
         ));
         previous = Some(now);
     }
@@ -181,7 +197,7 @@ fn standing() -> impl Strategy<Value = Vec<Observation>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_decision_breaks_a_rule(seen in prop_oneof![series(), standing()]) {

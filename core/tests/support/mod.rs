@@ -7,9 +7,7 @@ use spillgate_core::policy::{
     Destination, GpuPoolPolicy, Mode, Objectives, OpenOn, OverflowPolicy, Policy, PoolPolicy, Role,
     ScaleDown, Supply, TtftTarget,
 };
-use spillgate_core::units::{
-    Gpus, GpusEach, MicroUsd, Micros, Ppm, Replicas, Span, Stamp, Tokens,
-};
+use spillgate_core::units::{Gpus, GpusEach, MicroUsd, Micros, Ppm, Replicas, Span, Stamp, Tokens};
 use std::collections::BTreeMap;
 
 pub(crate) fn name(text: &str) -> Name {
