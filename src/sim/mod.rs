@@ -2,3 +2,4 @@
 //! picoseconds of virtual time.
 
 pub mod request;
+pub mod rng;
