@@ -3,3 +3,4 @@
 
 pub mod request;
 pub mod rng;
+pub mod trace;
