@@ -8,4 +8,5 @@ pub mod cli;
 pub mod engine;
 pub mod policy;
 pub mod profile;
+pub mod report;
 pub mod sim;
