@@ -9,4 +9,5 @@ pub mod driver;
 pub mod engine;
 pub mod policy;
 pub mod profile;
+pub mod report;
 pub mod sim;
