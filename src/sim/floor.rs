@@ -81,7 +81,7 @@ fn decode_seconds(profile: &Profile, itl: Option<Micros>, work: &Work) -> f64 {
         return 0.0;
     }
     let (output, context) = (work.output as f64, work.context as f64);
-    let (batch, _) = profile.best_batch(itl, context / output);
+    let (batch, _) = profile.best_batch(itl, context / output, 0.0);
     let model = &profile.model;
     let each = model.base as f64 / batch + model.per_sequence as f64;
     (output * each + model.per_kv_token as f64 * context) / 1e12
