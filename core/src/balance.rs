@@ -201,6 +201,8 @@ pub fn balance(
     for (gpu_pool, room) in rooms {
         limit_growth(policy, observed, gpu_pool, room, targets);
     }
+    // What devices did not allow one side is of no use to the other.
+    couple(policy, observed, targets);
 }
 
 fn members<'a>(policy: &'a Policy, gpu_pool: &'a Name) -> impl Iterator<Item = usize> + 'a {
@@ -264,7 +266,13 @@ fn couple(policy: &Policy, observed: &Observed, targets: &mut [Target]) {
     for (role, partner) in [(Role::Prefill, Role::Decode), (Role::Decode, Role::Prefill)] {
         let partner_share = (0..targets.len())
             .filter(|&i| policy.pools[i].role == partner)
-            .map(|i| served(&targets[i], targets[i].reachable))
+            .map(|i| {
+                // A pool that somebody parked at zero stays there.
+                let parked = observed.pools[i].spec == Some(Replicas::ZERO);
+                let parked = parked && policy.pools[i].min > Replicas::ZERO;
+                let has = if parked { Replicas::ZERO } else { targets[i].reachable };
+                served(&targets[i], has)
+            })
             .reduce(f64::max)
             .unwrap_or(f64::INFINITY);
         if partner_share >= 1.0 {

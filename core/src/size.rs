@@ -9,12 +9,15 @@
 //! Worked number: an upper bound of 5.2 busy replicas needs 5.2 / 0.7 = 7.43, bought as 8 (a need
 //! of 7.35 or less is bought as 7: a twentieth of the whole is not worth a replica).
 
-use crate::estimate::Offered;
+use crate::estimate::{Offered, capacity};
 use crate::flow::Flow;
 use crate::forecast::Expected;
+use crate::model::{Mix, Profile};
+use crate::observation::Name;
 use crate::observe::Observed;
 use crate::policy::{Policy, Role};
-use crate::units::{Load, Replicas, Span, Tokens, finite};
+use crate::units::{Load, Ratio, Replicas, ReqRate, Span, Tokens, finite};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// Share of its time that a replica is planned to be busy.
@@ -98,6 +101,31 @@ fn guard(policy: &Policy, observed: &Observed, offered: &Offered, role: Role) ->
     let mean = flow.ttft_sum as f64 / flow.first_tokens as f64;
     let bound = target.for_input(Tokens(finite(mix.context) as u64)).0 as f64;
     if mean > bound { f64::from(serving) * 1.1 } else { 0.0 }
+}
+
+/// Replicas that carry a steady `rate` of requests like `mix`, a number a pool in the policy's
+/// order: the same busy share as above, within each pool's bounds, the role's first pool first.
+#[must_use]
+pub fn steady(
+    policy: &Policy,
+    profiles: &BTreeMap<Name, Profile>,
+    rate: ReqRate,
+    mix: &Mix,
+) -> Vec<Replicas> {
+    let mut left: BTreeMap<Role, f64> = BTreeMap::new();
+    policy
+        .pools
+        .iter()
+        .map(|pool| {
+            let each = capacity(policy, profiles, pool, mix, Ratio::ONE);
+            let open = left.entry(pool.role).or_insert(rate.get());
+            let need = if each.get() > 0.0 { *open / each.get() / BUSY_SHARE } else { 0.0 };
+            let bought =
+                Milli::new(need).replicas().0.clamp(pool.min.0, pool.max.0.max(pool.min.0));
+            *open = finite(*open - f64::from(bought) * each.get() * BUSY_SHARE);
+            Replicas(bought)
+        })
+        .collect()
 }
 
 /// Load that `serving` replicas carry before requests should go elsewhere.

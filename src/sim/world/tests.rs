@@ -1,0 +1,1 @@
+//! Small worlds, computed by hand.
