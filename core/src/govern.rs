@@ -66,10 +66,11 @@ pub fn govern(
     memory: &mut Memory,
 ) -> Vec<Move> {
     let sighted = observed.pools.iter().all(|v| v.sighted && v.spec.is_some());
+    let silent = observed.pools.iter().any(|v| v.silent);
     let mut moves = Vec::with_capacity(policy.pools.len());
     for ((pool, view), target) in policy.pools.iter().zip(&observed.pools).zip(targets) {
         let known = memory.pools.entry(pool.name.clone()).or_default();
-        let judge = Judge { policy, pool, view, target, now: observed.now, share, sighted };
+        let judge = Judge { policy, pool, view, target, now: observed.now, share, sighted, silent };
         known.remember(&judge);
         let mut decided = if policy.mode == Mode::Paused {
             Move { reasons: alloc::vec![Reason::Paused], ..Move::default() }
@@ -107,7 +108,10 @@ struct Judge<'a> {
     target: &'a Target,
     now: Stamp,
     share: Permille,
+    /// Every pool is seen well enough to count this tick as proof.
     sighted: bool,
+    /// Some pool has ready pods that say nothing.
+    silent: bool,
 }
 
 impl Judge<'_> {
@@ -173,7 +177,7 @@ impl Judge<'_> {
     /// The first thing that speaks against a removal.
     fn objection(&self, to: Replicas, donor: bool, memory: &PoolMemory) -> Option<Reason> {
         let view = self.view;
-        if !self.sighted {
+        if !self.sighted || self.silent {
             return Some(Reason::HeldBlind);
         }
         if view.serving <= Replicas(1) || view.serving.0 <= self.target.floor.0.min(1) {

@@ -89,6 +89,8 @@ pub struct PoolView {
     pub draining: Replicas,
     /// Enough is seen to judge the load.
     pub sighted: bool,
+    /// Of the pods that are ready, more than a twentieth give no page, whether they ever did or not.
+    pub silent: bool,
     /// What the serving and draining pods did since the last tick.
     pub flow: Flow,
     /// Requests waiting for capacity.
@@ -214,6 +216,9 @@ fn pool_view(
         view.pods.push(PodView { uid: uid.clone(), state, busy, served: pod_memory.served });
     }
     count(&mut view);
+    let ready = || seen.pods.values().filter(|p| p.deleting.is_none() && p.ready.is_some());
+    let silent = ready().filter(|p| p.scrape != Scrape::Fresh).count();
+    view.silent = silent * 100 > ready().count() * UNSEEN_TOLERATED_PERCENT as usize;
     view
 }
 

@@ -130,7 +130,13 @@ impl Ledger {
             }
             _ => "gate moves",
         };
-        let what = format!("{verb}: {}.{} % -> {}.{} %", before.0 / 10, before.0 % 10, share.0 / 10, share.0 % 10);
+        let what = format!(
+            "{verb}: {}.{} % -> {}.{} %",
+            before.0 / 10,
+            before.0 % 10,
+            share.0 / 10,
+            share.0 % 10
+        );
         self.changes.push(Change { at: decision.at, what, why: join(&decision.gate) });
     }
 
@@ -184,7 +190,7 @@ impl PoolMoves {
 /// What led to a write, without the move itself, which the row names already.
 fn why(pool: &PoolDecision) -> String {
     let said: Vec<&Reason> =
-        pool.reasons.iter().filter(|r| !matches!(r, Reason::Up { .. } )).collect();
+        pool.reasons.iter().filter(|r| !matches!(r, Reason::Up { .. })).collect();
     said.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
