@@ -62,7 +62,7 @@ fn check_files(files: &[PathBuf]) -> Result<Checked, Failure> {
         let label = file.display().to_string();
         match policy::decode(&label, read_bounded(file)?) {
             Ok(text) => texts.push((label, text)),
-            Err(problem) => unreadable.push(problem),
+            Err(problem) => unreadable.push(*problem),
         }
     }
     let sources: Vec<Source<'_>> =

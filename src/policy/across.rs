@@ -10,9 +10,9 @@ use super::Profiles;
 use super::at::At;
 use super::feasible;
 use super::nearest::suggestion;
+use super::node::Node;
 use super::problem::{Problem, Report};
 use super::schema::{AUTOSCALER, GPU_POOL};
-use super::tree::Node;
 use spillgate_core::units::{Gpus, Replicas};
 use std::collections::BTreeMap;
 
@@ -85,7 +85,7 @@ pub(super) fn conflicts(documents: &mut [Loaded]) {
             };
             let (namespace, kind, name) = &loser.target;
             let message = format!(
-                "TargetConflict: {} and {} both scale {kind} {namespace}/{name}; {} keeps it",
+                "{} and {} both scale {kind} {namespace}/{name}; {} keeps it",
                 winner.owner, loser.owner, winner.owner
             );
             let mend = if winner.rank.0 {

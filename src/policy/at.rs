@@ -6,8 +6,8 @@
 //! Worked number: the second pool's floor is `spec.pools[decode-h100].minReplicas`, by name and not
 //! by position, as a list keyed by name has it.
 
+use super::node::{Node, Value};
 use super::problem::Problem;
-use super::tree::{Node, Value};
 use super::values::{self, Time};
 
 /// A place in a document.

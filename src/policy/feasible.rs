@@ -30,7 +30,10 @@ pub(super) fn profile(
     let mend = match nearest(name, profiles.names.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`?"),
         None if profiles.names.is_empty() => "no profile is known; give its file to check".into(),
-        None => format!("known profiles: {}", profiles.names.join(", ")),
+        None => {
+            let names: Vec<&str> = profiles.names.iter().map(String::as_str).collect();
+            super::nearest::suggestion(name, &names)
+        }
     };
     report.push(at.mark(Problem::error("UnknownProfile", "there is no such profile").mend(mend)));
     None

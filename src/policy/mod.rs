@@ -13,6 +13,7 @@ mod at;
 mod feasible;
 pub mod manifest;
 mod nearest;
+mod node;
 mod problem;
 mod resolve;
 mod rules;
@@ -91,7 +92,7 @@ impl Checked {
 }
 
 /// The text of a file, or the problem that keeps it from being one.
-pub fn decode(label: &str, bytes: Vec<u8>) -> Result<String, Problem> {
+pub fn decode(label: &str, bytes: Vec<u8>) -> Result<String, Box<Problem>> {
     let problem = if bytes.len() > MOST_BYTES {
         let message = format!("the file has more than {MOST_BYTES} bytes");
         Problem::error("TooLarge", message).mend("split it into several files")
@@ -105,7 +106,7 @@ pub fn decode(label: &str, bytes: Vec<u8>) -> Result<String, Problem> {
             }
         }
     };
-    Err(Problem { file: label.to_owned(), ..problem })
+    Err(Box::new(Problem { file: label.to_owned(), ..problem }))
 }
 
 /// Reads one file on its own: everything but what needs other files and profiles.
@@ -147,9 +148,8 @@ impl Reader {
     fn take(&mut self, source: Source<'_>, read_profile: &dyn Fn(&str) -> Result<Profile, String>) {
         self.files.push(source.label.to_owned());
         let before = (self.problems.len(), self.documents.len(), self.profiles.len());
-        for (number, document) in tree::parse(source.label, source.text, &mut self.problems) {
-            let report = Report::new(source.label, number);
-            self.document(document, report, read_profile);
+        for document in tree::parse(source.label, source.text, &mut self.problems) {
+            self.document(document, read_profile);
         }
         if before == (self.problems.len(), self.documents.len(), self.profiles.len()) {
             let mut report = Report::new(source.label, 0);
@@ -162,12 +162,13 @@ impl Reader {
     fn document(
         &mut self,
         document: Document,
-        mut report: Report,
         read_profile: &dyn Fn(&str) -> Result<Profile, String>,
     ) {
-        let root = At::root(&document.root);
-        if matches!(document.root.value, tree::Value::Null) {
+        let Document { root: node, text, mut report } = document;
+        let root = At::root(&node);
+        if matches!(node.value, node::Value::Null) {
             // `---` at the end of a file.
+            self.problems.extend(report.into_problems());
             return;
         }
         let kind = match root.text_of("kind") {
@@ -182,10 +183,11 @@ impl Reader {
                 GPU_POOL
             }
             Some(PROFILE) => {
-                match read_profile(&document.text) {
+                match read_profile(&text) {
                     Ok(profile) => self.profiles.push(profile),
-                    Err(message) => report
-                        .push(Problem::error("BadProfile", message).at("", document.root.line)),
+                    Err(message) => {
+                        report.push(Problem::error("BadProfile", message).at("", node.line));
+                    }
                 }
                 PROFILE
             }
@@ -198,7 +200,7 @@ impl Reader {
                 }
             },
         };
-        self.documents.push(Loaded { kind, root: document.root, report });
+        self.documents.push(Loaded { kind, root: node, report });
     }
 
     fn finish(mut self) -> Checked {

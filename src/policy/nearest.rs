@@ -11,6 +11,10 @@ use std::collections::BTreeSet;
 
 /// Words longer than this are not compared: nobody mistypes them, and the time is quadratic.
 const LONGEST: usize = 64;
+/// So many known words are looked at: all time zones, and no more of what a hostile file defines.
+const MOST_KNOWN: usize = 700;
+/// So many known words are shown.
+const MOST_SHOWN: usize = 12;
 
 /// The known word nearest to `word`, if any is near enough to have been meant.
 pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -18,9 +22,10 @@ pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
     if length > LONGEST {
         return None;
     }
-    let allowed = (length / 3).clamp(1, 4);
+    let allowed = (length / 3).min(4);
     known
         .into_iter()
+        .take(MOST_KNOWN)
         .filter(|candidate| candidate.chars().count() <= LONGEST)
         .map(|candidate| (distance(word, candidate).min(word_distance(word, candidate)), candidate))
         .filter(|(far, _)| *far <= allowed)
@@ -33,6 +38,9 @@ pub(super) fn suggestion(word: &str, known: &[&str]) -> String {
     match nearest(word, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
         None if known.is_empty() => String::from("nothing is known here"),
+        None if known.len() > MOST_SHOWN => {
+            format!("known here: {} and others", known[..MOST_SHOWN].join(", "))
+        }
         None => format!("known here: {}", known.join(", ")),
     }
 }
@@ -80,6 +88,7 @@ mod tests {
         assert_eq!(nearest("scaledown", ["forecast", "scaleDown"]), Some("scaleDown"));
         assert_eq!(nearest("minReplica", ["maxReplicas", "minReplicas"]), Some("minReplicas"));
         assert_eq!(nearest("colour", ["forecast", "scaleDown"]), None);
+        assert_eq!(nearest("b", ["a"]), None, "any letter is one letter away");
     }
 
     #[test]

@@ -132,7 +132,7 @@ pub(super) struct Report {
     file: String,
     document: usize,
     problems: Vec<Problem>,
-    left_out: usize,
+    full: bool,
 }
 
 /// More than this from one document helps nobody, and bounds what a hostile file costs.
@@ -140,12 +140,12 @@ const MOST_PROBLEMS: usize = 500;
 
 impl Report {
     pub(super) fn new(file: &str, document: usize) -> Self {
-        Self { file: file.to_owned(), document, problems: Vec::new(), left_out: 0 }
+        Self { file: file.to_owned(), document, problems: Vec::new(), full: false }
     }
 
     pub(super) fn push(&mut self, mut problem: Problem) {
         if self.problems.len() >= MOST_PROBLEMS {
-            self.left_out += 1;
+            self.full = true;
             return;
         }
         problem.file.clone_from(&self.file);
@@ -153,13 +153,19 @@ impl Report {
         self.problems.push(problem);
     }
 
+    /// Whether looking for more problems is of no use.
+    pub(super) const fn is_full(&self) -> bool {
+        self.full
+    }
+
     pub(super) fn has_errors(&self) -> bool {
         self.problems.iter().any(|problem| problem.severity == Severity::Error)
     }
 
     pub(super) fn into_problems(mut self) -> Vec<Problem> {
-        if self.left_out > 0 {
-            let message = format!("{} more problems are not listed", self.left_out);
+        if self.full {
+            let message =
+                format!("this document has more than the {MOST_PROBLEMS} problems listed");
             let mut last = Problem::error("TooManyProblems", message).mend("mend the first ones");
             last.file.clone_from(&self.file);
             last.document = self.document;

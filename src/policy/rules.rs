@@ -236,6 +236,9 @@ fn schedules(spec: &At<'_>, report: &mut Report) {
     let pools = spec.list("pools", "name");
     let names: Vec<&str> = pools.iter().filter_map(|pool| pool.text_of("name")).collect();
     for floor in spec.list("schedules", "name").iter().flat_map(|s| s.list("minReplicas", "pool")) {
+        if report.is_full() {
+            return;
+        }
         let Some(name_at) = floor.get("pool") else { continue };
         let Some(name) = name_at.text() else { continue };
         let Some(pool) = pools.iter().find(|pool| pool.text_of("name") == Some(name)) else {

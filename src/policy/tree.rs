@@ -4,10 +4,11 @@
 //! every key and value, and goes on with the next document after a syntax error. What is plain
 //! text, a number or a boolean is decided as `kubectl` does, since both read the same bytes.
 //!
-//! Bounds, so that a hostile file costs little: 1 MiB a file, 64 levels, 50 000 values with aliases
-//! written out. Worked number: nine aliases of nine aliases, nine levels deep, would be 387 million
+//! Bounds, so that a hostile file costs little: 1 MiB and 500 documents a file, 64 levels, 50 000
+//! values with aliases written out. Worked number: nine aliases of nine aliases, nine levels deep, would be 387 million
 //! values; it is refused at 50 000.
 
+use super::node::{Entry, Node, Value, short};
 use super::problem::{Problem, Report};
 use granit_parser::{Event, Options, Parser, ScalarStyle, Span, StrInput, Tag};
 use std::borrow::Cow;
@@ -17,132 +18,53 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const MOST_BYTES: usize = 1 << 20;
 const MOST_LEVELS: usize = 64;
 const MOST_VALUES: usize = 50_000;
+const MOST_DOCUMENTS: usize = 500;
 
-/// One value and where it stands.
-#[derive(Clone, Debug)]
-pub(super) struct Node {
-    /// Line in the file, from 1.
-    pub(super) line: usize,
-    pub(super) value: Value,
-}
-
-/// A value as `kubectl` would type it.
-#[derive(Clone, Debug)]
-pub(super) enum Value {
-    Null,
-    /// As written: `true`, `yes`, `off` and so on.
-    Bool(String),
-    /// As written.
-    Number(String),
-    Text(String),
-    List(Vec<Node>),
-    Map(Vec<Entry>),
-}
-
-/// A key, its line and its value.
-#[derive(Clone, Debug)]
-pub(super) struct Entry {
-    pub(super) key: String,
-    pub(super) line: usize,
-    pub(super) node: Node,
-}
-
-/// One document of a file.
-#[derive(Debug)]
+/// One document of a file, with the problems that reading it met.
 pub(super) struct Document {
     pub(super) root: Node,
     /// The text from the document's first byte to its last, for readers of other kinds.
     pub(super) text: String,
-}
-
-impl Node {
-    /// What stands here, short enough for a message.
-    pub(super) fn shown(&self) -> String {
-        match &self.value {
-            Value::Null => String::from("null"),
-            Value::Bool(text) | Value::Number(text) => short(text),
-            Value::Text(text) => format!("\"{}\"", short(text)),
-            Value::List(items) => format!("a list of {}", items.len()),
-            Value::Map(entries) => format!("a map of {}", entries.len()),
-        }
-    }
-
-    /// The name of its type, for a message.
-    pub(super) const fn kind(&self) -> &'static str {
-        match &self.value {
-            Value::Null => "nothing",
-            Value::Bool(_) => "a boolean",
-            Value::Number(_) => "a number",
-            Value::Text(_) => "text",
-            Value::List(_) => "a list",
-            Value::Map(_) => "a map",
-        }
-    }
-
-    /// The entry of a map with this key.
-    pub(super) fn entry(&self, key: &str) -> Option<&Entry> {
-        match &self.value {
-            Value::Map(entries) => entries.iter().find(|entry| entry.key == key),
-            _ => None,
-        }
-    }
-
-    /// The same value for serde. Numbers that JSON cannot hold stay text, which no field accepts.
-    pub(super) fn json(&self) -> serde_json::Value {
-        match &self.value {
-            Value::Null => serde_json::Value::Null,
-            Value::Bool(text) => serde_json::Value::Bool(text == "true"),
-            Value::Number(text) => {
-                text.parse::<i64>().map_or_else(|_| text.clone().into(), serde_json::Value::from)
-            }
-            Value::Text(text) => text.clone().into(),
-            Value::List(items) => items.iter().map(Self::json).collect(),
-            Value::Map(entries) => serde_json::Value::Object(
-                entries.iter().map(|entry| (entry.key.clone(), entry.node.json())).collect(),
-            ),
-        }
-    }
-}
-
-fn short(text: &str) -> String {
-    let mut shown: String = text.chars().take(60).flat_map(char::escape_debug).collect();
-    if text.chars().nth(60).is_some() {
-        shown.push('…');
-    }
-    shown
+    pub(super) report: Report,
 }
 
 /// All documents of `text`; what cannot be read is reported and skipped.
-pub(super) fn parse(file: &str, text: &str, problems: &mut Vec<Problem>) -> Vec<(usize, Document)> {
-    let mut builder = Builder::default();
-    let mut report = Report::new(file, 0);
+pub(super) fn parse(file: &str, text: &str, problems: &mut Vec<Problem>) -> Vec<Document> {
+    let mut documents = Vec::new();
     if text.len() > MOST_BYTES {
+        let mut report = Report::new(file, 0);
         let message = format!("the file has {} bytes, more than {MOST_BYTES}", text.len());
         report.push(Problem::error("TooLarge", message).mend("split it into several files"));
         problems.extend(report.into_problems());
-        return Vec::new();
+        return documents;
     }
     let mut options = Options::default();
     options.set_emit_comments(false);
     options.flow_nesting_limit = MOST_LEVELS;
     options.block_nesting_limit = MOST_LEVELS;
     let mut parser = Parser::new_from_str_with_options(text, options);
-    let mut number = 1;
-    loop {
-        report = Report::new(file, number);
-        let outcome = read_document(&mut parser, &mut builder, text, &mut report);
-        problems.extend(report.into_problems());
-        match outcome {
-            Outcome::Document(document) => builder.documents.push((number, document)),
-            Outcome::Skipped => {}
-            Outcome::End => return builder.documents,
+    let mut builder = Builder::default();
+    for number in 1..=MOST_DOCUMENTS {
+        let mut report = Report::new(file, number);
+        match read_document(&mut parser, &mut builder, text, &mut report) {
+            Outcome::Document(root, text) => documents.push(Document { root, text, report }),
+            Outcome::Skipped => problems.extend(report.into_problems()),
+            Outcome::End => {
+                problems.extend(report.into_problems());
+                return documents;
+            }
         }
-        number += 1;
     }
+    let mut report = Report::new(file, MOST_DOCUMENTS);
+    let message = format!("more than {MOST_DOCUMENTS} documents");
+    report.push(Problem::error("TooLarge", message).mend("split it into several files"));
+    problems.extend(report.into_problems());
+    documents
 }
 
 enum Outcome {
-    Document(Document),
+    /// A document's value and its text.
+    Document(Node, String),
     /// It cannot be read, the next one perhaps can.
     Skipped,
     End,
@@ -174,13 +96,13 @@ fn read_document<'a>(
                 let to = byte(span.start.byte_offset());
                 let text = text.get(from..to).unwrap_or_default().to_owned();
                 if let Some(root) = builder.root.take() {
-                    return Outcome::Document(Document { root, text });
+                    return Outcome::Document(root, text);
                 }
             }
             Event::StreamEnd => return Outcome::End,
             event => {
                 if let Err(problem) = builder.take(event, &span, report) {
-                    report.push(problem);
+                    report.push(*problem);
                     return Outcome::End;
                 }
             }
@@ -195,7 +117,6 @@ fn byte(offset: Option<usize>) -> usize {
 
 #[derive(Default)]
 struct Builder {
-    documents: Vec<(usize, Document)>,
     open: Vec<Frame>,
     root: Option<Node>,
     /// Anchored values of this document, each with the number of values in it.
@@ -211,6 +132,17 @@ struct Frame {
     content: Content,
 }
 
+impl Frame {
+    /// The value of the key `name`, where it was read already.
+    fn name(&self) -> Option<&str> {
+        let Content::Map { entries, .. } = &self.content else { return None };
+        match entries.iter().find(|entry| entry.key == "name").map(|entry| &entry.node.value) {
+            Some(Value::Text(name)) => Some(name),
+            _ => None,
+        }
+    }
+}
+
 enum Content {
     List(Vec<Node>),
     Map { entries: Vec<Entry>, seen: BTreeSet<String>, key: Option<(String, usize)> },
@@ -223,20 +155,27 @@ impl Builder {
         self.anchors.clear();
     }
 
-    fn take(&mut self, event: Event<'_>, span: &Span, report: &mut Report) -> Result<(), Problem> {
+    fn take(
+        &mut self,
+        event: Event<'_>,
+        span: &Span,
+        report: &mut Report,
+    ) -> Result<(), Box<Problem>> {
         let line = span.start.line();
         match event {
             Event::Scalar(text, style, anchor, tag) => {
-                self.count(1, line)?;
+                // Long texts weigh more, or an alias of one would multiply memory unseen.
+                let weight = 1 + text.len() / 64;
+                self.count(weight, line)?;
                 let value = scalar(text, style, tag.as_deref(), line, report);
-                self.keep(Node { line, value }, anchor, 1, report);
+                self.keep(Node { line, value }, anchor, weight, report);
             }
             Event::Alias(id) => {
                 // An alias inside its own anchor finds nothing here: that would never end.
                 let Some((node, size)) = self.anchors.get(&id).cloned() else {
-                    return Err(Problem::error("Alias", "an alias stands inside its own anchor")
-                        .at("", line)
-                        .mend("write the value out"));
+                    let message = "an alias stands inside its own anchor";
+                    let problem = Problem::error("Alias", message).at(self.path(), line);
+                    return Err(Box::new(problem.mend("write the value out")));
                 };
                 self.count(size, line)?;
                 self.keep(Node { line, value: node.value }, 0, size, report);
@@ -263,24 +202,47 @@ impl Builder {
         Ok(())
     }
 
-    fn open(&mut self, line: usize, anchor: usize, content: Content) -> Result<(), Problem> {
+    fn open(&mut self, line: usize, anchor: usize, content: Content) -> Result<(), Box<Problem>> {
         let values = self.values;
         self.count(1, line)?;
         if self.open.len() >= MOST_LEVELS {
             let message = format!("more than {MOST_LEVELS} levels of nesting");
-            return Err(Problem::error("TooDeep", message).at("", line));
+            return Err(Box::new(Problem::error("TooDeep", message).at(self.path(), line)));
         }
         self.open.push(Frame { line, anchor, values, content });
         Ok(())
     }
 
-    fn count(&mut self, more: usize, line: usize) -> Result<(), Problem> {
+    fn count(&mut self, more: usize, line: usize) -> Result<(), Box<Problem>> {
         self.values += more;
         if self.values > MOST_VALUES {
             let message = format!("more than {MOST_VALUES} values, aliases written out");
-            return Err(Problem::error("TooLarge", message).at("", line).mend("split the file"));
+            let problem = Problem::error("TooLarge", message).at(self.path(), line);
+            return Err(Box::new(problem.mend("split the file")));
         }
         Ok(())
+    }
+
+    /// The path of what is being read: list items by name where it is known already.
+    fn path(&self) -> String {
+        let mut path = String::new();
+        for (depth, frame) in self.open.iter().enumerate() {
+            match &frame.content {
+                Content::Map { key: Some((key, _)), .. } => {
+                    if !path.is_empty() {
+                        path.push('.');
+                    }
+                    path.push_str(&short(key));
+                }
+                Content::Map { .. } => {}
+                Content::List(items) => {
+                    let name = self.open.get(depth + 1).and_then(Frame::name);
+                    let label = name.map_or_else(|| items.len().to_string(), short);
+                    path.push_str(&format!("[{label}]"));
+                }
+            }
+        }
+        path
     }
 
     /// Puts a finished value where it belongs: as key, value, item or root.
@@ -299,12 +261,14 @@ impl Builder {
                 Some((name, line)) => {
                     if seen.insert(name.clone()) {
                         entries.push(Entry { key: name, line, node });
-                    } else {
+                    } else if !report.is_full() {
                         let first = entries.iter().find(|entry| entry.key == name);
                         let first = first.map_or(0, |entry| entry.line);
+                        let outer = self.path();
+                        let dot = if outer.is_empty() { "" } else { "." };
                         report.push(
                             Problem::error("DuplicateKey", format!("first given on line {first}"))
-                                .at(short(&name), line)
+                                .at(format!("{outer}{dot}{}", short(&name)), line)
                                 .value(node.shown())
                                 .mend("keep one of the two"),
                         );
@@ -371,7 +335,11 @@ mod tests {
     fn read(text: &str) -> (Vec<Node>, Vec<Problem>) {
         let mut problems = Vec::new();
         let documents = parse("test.yaml", text, &mut problems);
-        (documents.into_iter().map(|(_, document)| document.root).collect(), problems)
+        let roots = documents.into_iter().map(|document| {
+            problems.extend(document.report.into_problems());
+            document.root
+        });
+        (roots.collect(), problems)
     }
 
     #[test]
@@ -388,11 +356,12 @@ mod tests {
     }
 
     #[test]
-    fn a_duplicate_key_names_both_lines() {
-        let (_, problems) = read("a: 1\nb: 2\na: 3\n");
+    fn a_duplicate_key_names_its_path_and_both_lines() {
+        let (_, problems) = read("a: 1\np:\n- name: x\n  b: 2\n  b: 3\n");
         assert_eq!(problems.len(), 1);
-        assert_eq!((problems[0].code, problems[0].line), ("DuplicateKey", 3));
-        assert!(problems[0].message.contains("line 1"));
+        assert_eq!((problems[0].code, problems[0].line), ("DuplicateKey", 5));
+        assert_eq!(problems[0].path, "p[x].b");
+        assert!(problems[0].message.contains("line 4"));
     }
 
     #[test]
@@ -421,6 +390,10 @@ mod tests {
         let (_, problems) = read(&" ".repeat(MOST_BYTES + 1));
         assert_eq!(problems[0].code, "TooLarge");
         let (_, problems) = read(&"---\n".repeat(200_000));
+        assert_eq!(problems.last().map(|problem| problem.code), Some("TooLarge"));
+        // One long text, many aliases of it: few values, much memory.
+        let long = format!("a: &a {}\nb: [{}]\n", "x".repeat(500_000), "*a,".repeat(100_000));
+        let (_, problems) = read(&long);
         assert_eq!(problems.last().map(|problem| problem.code), Some("TooLarge"));
     }
 

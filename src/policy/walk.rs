@@ -5,15 +5,16 @@
 
 use super::at::At;
 use super::nearest::suggestion;
+use super::node::{Entry, Value};
 use super::problem::{Problem, Report};
 use super::schema::{Field, SIGNALS, Shape, Tie};
-use super::tree::{Entry, Value};
 use super::{schedule, values};
 use std::collections::BTreeMap;
 
 /// Checks `at` against `shape`.
 pub(super) fn walk(at: &At<'_>, shape: &Shape, report: &mut Report) {
     match shape {
+        _ if report.is_full() => {}
         Shape::Map(fields) => map(at, fields, report),
         Shape::Union { fields, default, ties } => {
             map(at, fields, report);
