@@ -7,16 +7,16 @@
 //! Worked number: 30 rows of Qwen3-32B on two H100, of which five queue for KV: 25 are fitted, and
 //! the time between tokens is predicted within 1.3 % for half of them, unseen.
 
+use super::accuracy::accuracy;
 use super::file::{
-    API_VERSION, Accuracy, BenchmarkWait, Errors, KIND, KnownBy, Limits, Metadata, ProfileFile,
-    Provenance, Quantiles, Range, RowCount, Spec, Step, ValidRange,
+    API_VERSION, BenchmarkWait, KIND, KnownBy, Limits, Metadata, ProfileFile, Provenance, Range,
+    RowCount, Spec, Step, ValidRange,
 };
 use super::load::{Problem, problems};
 use super::queueing::{self, LEAST_ROWS, Split};
-use super::rows::{Group, Row, Rows};
-use super::steady::{Coefficients, Latency, Point};
+use super::rows::{Group, Refusal, Row, Rows};
+use super::steady::{Coefficients, Point};
 use sha2::{Digest, Sha256};
-use statrs::statistics::{Data, OrderStatistics};
 use std::collections::BTreeSet;
 
 /// What the measurements cannot say.
@@ -63,6 +63,11 @@ pub struct Memory {
     pub activations_gb: f64,
 }
 
+/// More rows than this in one group are not one replica's curve, and would take minutes.
+const MOST_ROWS: usize = 1_000;
+/// Refused rows that are told in the file; standard error has them all.
+const MOST_TOLD: usize = 100;
+
 /// Why no profile came out.
 #[derive(Debug, thiserror::Error)]
 pub enum FitError {
@@ -72,6 +77,12 @@ pub enum FitError {
          (such as 4, 16, 64) at two prompt lengths and two output lengths"
     )]
     TooFew {
+        /// Rows that could be used.
+        found: usize,
+    },
+    /// Too many rows.
+    #[error("{found} usable rows of one group, and {MOST_ROWS} are taken; split the file")]
+    TooMany {
         /// Rows that could be used.
         found: usize,
     },
@@ -105,6 +116,9 @@ pub struct Fitted {
 pub fn fit(rows: &Rows, source: &[u8], given: &Given) -> Result<Fitted, FitError> {
     if rows.used.len() < LEAST_ROWS {
         return Err(FitError::TooFew { found: rows.used.len() });
+    }
+    if rows.used.len() > MOST_ROWS {
+        return Err(FitError::TooMany { found: rows.used.len() });
     }
     let budget = f64::from(given.token_budget.max(1));
     let split = queueing::split(&rows.used, budget);
@@ -233,7 +247,9 @@ fn computed(memory: Memory, given: &Given) -> Result<u64, FitError> {
     let devices = f64::from(given.group.tensor_parallel);
     let Memory { device_gb, utilization, weights_gb, activations_gb } = memory;
     let free_gb = devices * (device_gb * utilization - activations_gb) - weights_gb;
-    if !free_gb.is_finite() || free_gb <= 0.0 || !(0.0..=1.0).contains(&utilization) {
+    let sane = [device_gb, utilization, weights_gb].iter().all(|&value| value > 0.0);
+    let sane = sane && activations_gb >= 0.0 && utilization <= 1.0 && free_gb.is_finite();
+    if !sane || free_gb <= 0.0 {
         return Err(FitError::Memory(format!(
             "{devices} devices x ({device_gb} GB x {utilization} - {activations_gb} GB) - \
              {weights_gb} GB of weights leave {free_gb} GB for KV; check the four flags"
@@ -283,10 +299,19 @@ fn provenance(rows: &Rows, split: &Split, source: &[u8], given: &Given) -> Prove
         rows: RowCount {
             used: split.steady.len() as u64,
             queueing: split.queueing.iter().map(queueing::Queueing::describe).collect(),
-            refused: rows.refused.iter().map(ToString::to_string).collect(),
+            refused: told(&rows.refused),
             other_groups: rows.other_groups,
         },
     }
+}
+
+/// The first refusals in words, and how many more there are.
+fn told(refused: &[Refusal]) -> Vec<String> {
+    let mut told: Vec<String> = refused.iter().take(MOST_TOLD).map(ToString::to_string).collect();
+    if refused.len() > MOST_TOLD {
+        told.push(format!("and {} more", refused.len() - MOST_TOLD));
+    }
+    told
 }
 
 fn valid_range(rows: &[Row]) -> ValidRange {
@@ -301,32 +326,95 @@ fn valid_range(rows: &[Row]) -> ValidRange {
     }
 }
 
-/// The error on the fitted rows, and on each row from a fit of the others.
-fn accuracy(split: &Split, budget: f64) -> Accuracy {
-    let predict = |row: &Row, by: &Coefficients| row.measured.point.predict(by, budget);
-    let rows = &split.steady;
-    let seen = rows.iter().map(|row| predict(row, &split.coefficients)).collect::<Vec<_>>();
-    let unseen = (0..rows.len())
-        .map(|out| {
-            let mut others = rows.clone();
-            let left_out = others.remove(out);
-            predict(&left_out, &queueing::fit(&others, budget))
-        })
-        .collect::<Vec<_>>();
-    Accuracy { in_sample: errors(rows, &seen), leave_one_out: errors(rows, &unseen) }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::queueing::tests::rows as lines;
+    use crate::profile::steady::tests::{KNOWN, measured};
+    use crate::profile::{load, render};
 
-fn errors(rows: &[Row], predicted: &[Latency]) -> Errors {
-    let quantiles = |of: fn(&Latency) -> f64| {
-        let relative = rows.iter().zip(predicted);
-        let relative =
-            relative.map(|(row, said)| (of(said) / of(&row.measured.latency) - 1.0).abs());
-        let mut data = Data::new(relative.collect::<Vec<_>>());
-        let percent = |value: f64| (value * 1e4).round() / 1e2;
-        Quantiles {
-            median_percent: percent(data.median()),
-            p90_percent: percent(data.quantile(0.9)),
+    fn given() -> Given {
+        Given {
+            name: "made-up".into(),
+            group: Group {
+                model: "m".into(),
+                system: "s".into(),
+                precision: String::new(),
+                tensor_parallel: 2,
+            },
+            kv_bytes_per_token: 100_000,
+            max_sequences: 256,
+            token_budget: 8_192,
+            transfer_bytes_per_second: 50_000_000_000,
+            start_time: "2m".into(),
+            kv_capacity_tokens: None,
+            memory: Some(Memory {
+                device_gb: 80.0,
+                utilization: 0.9,
+                weights_gb: 60.0,
+                activations_gb: 2.0,
+            }),
+            date: "2026-12-01".into(),
+            source: "made up: 'quotes', # and more".into(),
+            licence: "none".into(),
+            command: "spillgate fit".into(),
         }
-    };
-    Errors { itl: quantiles(|latency| latency.tpot), ttft: quantiles(|latency| latency.ttft) }
+    }
+
+    fn rows(used: Vec<Row>) -> Rows {
+        Rows { used, refused: Vec::new(), other_groups: 0, versions: BTreeSet::new() }
+    }
+
+    #[test]
+    fn known_coefficients_come_back_as_a_file_that_loads() {
+        let fitted = fit(&rows(lines(measured(&KNOWN))), b"bytes", &given()).expect("fits");
+        assert_eq!(fitted.warnings, Vec::<String>::new());
+        let text = render(&fitted.file).expect("renders");
+        assert_eq!(load("made-up.yaml", &text).expect("loads"), fitted.file);
+        let model = fitted.file.profile().model;
+        let near = |got: u64, want: f64| (got as f64 / want - 1.0).abs() < 1e-3;
+        assert!(near(model.base, 14e9) && near(model.per_sequence, 7e7), "{model:?}");
+        assert!(near(model.per_kv_token, 4e4) && near(model.per_prefill_token, 5e7), "{model:?}");
+        assert!(near(model.per_prefill_token_context, 4e3), "{model:?}");
+        // 2 x (80 x 0.9 - 2) - 60 = 80 GB of 100 kB.
+        assert_eq!(fitted.file.spec.limits.kv_capacity_tokens, 800_000);
+        assert_eq!(fitted.file.spec.limits.kv_capacity_known_by, KnownBy::Computed);
+        assert!(fitted.file.spec.assumed.contains(&"limits.kvCapacityTokens".to_owned()));
+    }
+
+    #[test]
+    fn one_concurrency_only_gives_a_warning_that_says_what_is_needed() {
+        let one = measured(&KNOWN).into_iter().filter(|row| row.point.concurrency == 16.0);
+        let fitted = fit(&rows(lines(one.collect())), b"", &given()).expect("fits");
+        assert_eq!(fitted.warnings.len(), 1);
+        let warning = &fitted.warnings[0];
+        assert!(warning.starts_with("concurrency is 16 in every row"), "{warning}");
+        assert!(warning.contains("such as 4, 16 and 64"), "{warning}");
+    }
+
+    #[test]
+    fn five_rows_are_too_few_and_the_error_says_what_to_measure() {
+        let five = measured(&KNOWN).into_iter().take(5).collect();
+        let error = fit(&rows(lines(five)), b"", &given()).unwrap_err().to_string();
+        assert!(error.starts_with("5 usable rows") && error.contains("two output lengths"));
+    }
+
+    #[test]
+    fn a_kv_capacity_that_nothing_bounds_is_asked_for() {
+        let given = Given { memory: None, ..given() };
+        let all = rows(lines(measured(&KNOWN)));
+        assert!(matches!(fit(&all, b"", &given), Err(FitError::NoCapacity)));
+        let given = Given { kv_capacity_tokens: Some(500_000), ..given };
+        let limits = fit(&all, b"", &given).expect("fits").file.spec.limits;
+        assert_eq!(limits.kv_capacity_known_by, KnownBy::Given);
+    }
+
+    #[test]
+    fn weights_that_do_not_fit_are_an_error_with_the_sum() {
+        for weights_gb in [141.0, -1.0, f64::NAN] {
+            let memory = given().memory.map(|memory| Memory { weights_gb, ..memory });
+            let error = fit(&rows(lines(measured(&KNOWN))), b"", &Given { memory, ..given() });
+            assert!(matches!(error, Err(FitError::Memory(_))), "{weights_gb}");
+        }
+    }
 }

@@ -6,6 +6,7 @@
 //! Worked number: of 1 009 rows of measurements 30 are Qwen3-32B on two H100; five of them only
 //! queue for KV and bound its capacity, 25 are fitted.
 
+mod accuracy;
 mod builtin;
 mod file;
 mod fit;

@@ -160,6 +160,13 @@ pub fn read(bytes: &[u8], group: &Group) -> Result<Rows, RowsError> {
         if count > MAX_ROWS {
             return Err(RowsError::TooMany(line));
         }
+        // Reading stops at the line's end, or after it where a quote holds line ends inside.
+        let lines = reader.position().line().saturating_sub(line);
+        if lines > 1 && record.iter().any(|field| field.contains(&b'\n')) {
+            let why = format!("goes on for {lines} lines; is a quote not closed?");
+            rows.refused.push(Refusal { line, why });
+            continue;
+        }
         if record.len() != header.len() {
             let why = format!("{} fields where the header has {}", record.len(), header.len());
             rows.refused.push(Refusal { line, why });
@@ -357,6 +364,14 @@ mod tests {
         assert_eq!(read(b"a,b\n1,2\n", &group()), Err(RowsError::NoColumn("model_path")));
         let error = read_lines(&["l,0.1,m/Two,h100,,agg,1024,128,8,2,150,18"]).unwrap_err();
         assert!(error.to_string().contains("the file has m/Two h100 '' tp 2"), "{error}");
+    }
+
+    #[test]
+    fn a_quote_that_is_never_closed_says_how_many_lines_it_took() {
+        let good = "a,0.1,m/One,h100,,agg,1024,128,8,2,150,18";
+        let rows = read_lines(&[good, "\"b,0.1", good, good]).expect("one usable row");
+        let said: Vec<String> = rows.refused.iter().map(ToString::to_string).collect();
+        assert_eq!(said, ["line 3: goes on for 3 lines; is a quote not closed?"]);
     }
 
     #[test]
