@@ -26,7 +26,7 @@ enum Verb {
     /// Show what Spillgate understands of an engine's /metrics
     Inspect(inspect::Args),
     /// Fit step-time coefficients to measurements
-    Fit(fit::Args),
+    Fit(Box<fit::Args>),
     /// Find every problem of policies and profiles at once
     Check(check::Args),
 }
