@@ -7,6 +7,7 @@
 pub mod cli;
 pub mod driver;
 pub mod engine;
+pub mod live;
 pub mod policy;
 pub mod profile;
 pub mod report;

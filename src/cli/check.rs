@@ -4,11 +4,10 @@
 //! none. Worked number: a file with ten faults prints ten lines and exits 3; warnings and notes
 //! alone exit 0.
 
-use super::{Exit, Failure, complain, say};
-use crate::policy::{self, Checked, Problem, Profiles, Severity, Source};
+use super::{Exit, Failure, complain, files, say};
+use crate::policy::Severity;
 use anyhow::{Context, anyhow};
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Arguments of `check`.
 #[derive(Debug, clap::Args)]
@@ -31,7 +30,7 @@ enum Output {
 
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let checked = check_files(&args.files)?;
+    let checked = files::check(&args.files)?;
     let count = |severity| checked.problems.iter().filter(|p| p.severity == severity).count();
     match args.output {
         Output::Table => checked.problems.iter().for_each(|problem| say(&problem.to_string())),
@@ -53,36 +52,4 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         ));
     }
     Ok(())
-}
-
-fn check_files(files: &[PathBuf]) -> Result<Checked, Failure> {
-    let mut unreadable: Vec<Problem> = Vec::new();
-    let mut texts = Vec::new();
-    for file in files {
-        let label = file.display().to_string();
-        match policy::decode(&label, read_bounded(file)?) {
-            Ok(text) => texts.push((label, text)),
-            Err(problem) => unreadable.push(*problem),
-        }
-    }
-    let sources: Vec<Source<'_>> =
-        texts.iter().map(|(label, text)| Source { label, text }).collect();
-    // Which profiles there are is the business of `profile`; here is where it is plugged in.
-    let profiles = Profiles {
-        find: &|_| None,
-        names: Vec::new(),
-        read: &|_| Err("documents of kind Profile are not read yet".to_owned()),
-    };
-    let mut checked = policy::check(&sources, &profiles);
-    checked.problems.splice(0..0, unreadable);
-    Ok(checked)
-}
-
-/// The file's bytes, one more than is allowed at most: an endless file ends here.
-fn read_bounded(file: &Path) -> Result<Vec<u8>, Failure> {
-    let mut bytes = Vec::new();
-    std::fs::File::open(file)
-        .and_then(|open| open.take(policy::MOST_BYTES as u64 + 1).read_to_end(&mut bytes))
-        .with_context(|| format!("cannot read {}; is the path right?", file.display()))?;
-    Ok(bytes)
 }

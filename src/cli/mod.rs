@@ -4,6 +4,7 @@
 //! Exit codes are part of the contract and stand in [`Exit`].
 
 mod check;
+mod files;
 mod fit;
 mod inspect;
 mod replay;

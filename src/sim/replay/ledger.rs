@@ -11,7 +11,6 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 use spillgate_core::audit::Broken;
 use spillgate_core::decision::{Decision, PoolDecision};
-use spillgate_core::observation::Name;
 use spillgate_core::policy::Policy;
 use spillgate_core::reason::Reason;
 use spillgate_core::units::{Permille, Replicas, Stamp};
@@ -165,6 +164,15 @@ impl Ledger {
         hex(&self.hasher.clone().finalize())
     }
 
+    /// The first rule that was broken, in words.
+    #[must_use]
+    pub fn first_breach(&self, policy: &Policy) -> Option<String> {
+        let (at, breach) = self.breaches.first()?;
+        let pool = breach.pool.and_then(|i| policy.pools.get(i)).map_or("the gate", |p| &p.name);
+        let Broken { rule, what, .. } = breach;
+        Some(format!("at {} ms, {pool}, rule {rule}: {what}", at.0))
+    }
+
     /// Decisions taken in.
     #[must_use]
     pub const fn ticks(&self) -> u64 {
@@ -196,10 +204,4 @@ fn why(pool: &PoolDecision) -> String {
 
 fn join(reasons: &[Reason]) -> String {
     reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
-}
-
-/// Names of pools, for messages.
-#[must_use]
-pub fn pool_name(policy: &Policy, index: Option<usize>) -> Name {
-    index.and_then(|i| policy.pools.get(i)).map_or_else(|| "the gate".into(), |p| p.name.clone())
 }

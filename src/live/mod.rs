@@ -1,0 +1,3 @@
+//! What touches the real world: today the clock, later sockets.
+
+pub mod clock;
