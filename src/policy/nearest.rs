@@ -13,6 +13,8 @@ use std::collections::BTreeSet;
 const LONGEST: usize = 64;
 /// So many known words are looked at: all time zones, and no more of what a hostile file defines.
 const MOST_KNOWN: usize = 700;
+/// Words farther apart than this were never meant for each other.
+const FARTHEST: usize = 4;
 /// So many known words are shown.
 const MOST_SHOWN: usize = 12;
 
@@ -22,7 +24,7 @@ pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
     if length > LONGEST {
         return None;
     }
-    let allowed = (length / 3).min(4);
+    let allowed = (length / 3).min(FARTHEST);
     known
         .into_iter()
         .take(MOST_KNOWN)
@@ -45,9 +47,13 @@ pub(super) fn suggestion(word: &str, known: &[&str]) -> String {
     }
 }
 
-/// Levenshtein distance, with letters that differ only in case taken as half a step.
+/// Levenshtein distance, with letters that differ only in case taken as half a step; exact only up
+/// to [`FARTHEST`].
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
+    if a.chars().count().abs_diff(b.len()) > FARTHEST {
+        return FARTHEST + 1;
+    }
     let mut row: Vec<usize> = (0..=b.len()).map(|i| i * 2).collect();
     for (i, left) in a.chars().enumerate() {
         let mut diagonal = row[0];
@@ -61,6 +67,9 @@ fn distance(a: &str, b: &str) -> usize {
             let best = (diagonal + exchange).min(row[j] + 2).min(row[j + 1] + 2);
             diagonal = row[j + 1];
             row[j + 1] = best;
+        }
+        if row.iter().all(|cost| *cost > FARTHEST * 2) {
+            return FARTHEST + 1;
         }
     }
     row[b.len()].div_ceil(2)

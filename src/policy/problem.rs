@@ -158,6 +158,10 @@ impl Report {
         self.full
     }
 
+    pub(super) const fn len(&self) -> usize {
+        self.problems.len()
+    }
+
     pub(super) fn has_errors(&self) -> bool {
         self.problems.iter().any(|problem| problem.severity == Severity::Error)
     }

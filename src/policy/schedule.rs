@@ -13,27 +13,42 @@ use super::manifest::{Autoscaler, Schedule};
 use super::nearest::nearest;
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
+use croner::time::Weekday;
 use jiff::Timestamp;
+use jiff::civil::Date;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use spillgate_core::observation::Name;
 use spillgate_core::units::Replicas;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+/// All names, for near misses.
+static ZONE_NAMES: LazyLock<Vec<String>> =
+    LazyLock::new(|| ZONES.available().map(|zone| zone.to_string()).collect());
 static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
 /// Longest cron expression that is read; the longest sensible one is far below.
 const LONGEST: usize = 200;
 
-/// A cron expression of five fields that fires at least once in eight years (29 February does).
+/// A cron expression of five fields that fires on some day.
 pub(super) fn expression(text: &str) -> Result<Cron, String> {
     let cron = parse(text)?;
-    // A fixed day, so that the answer never depends on when it is asked.
-    let start = Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC);
-    match cron.find_next_occurrence(&start, true) {
-        Ok(first) if first.timestamp().as_second() < 8 * 366 * 86_400 => Ok(cron),
-        _ => Err("never fires, for example on 30 February".into()),
-    }
+    if ever_fires(&cron) { Ok(cron) } else { Err("never fires, as on 30 February".into()) }
+}
+
+/// Whether any day of 28 years matches; after so many the calendar repeats. Asking for the next
+/// firing instead would search thousands of years for 30 February.
+fn ever_fires(cron: &Cron) -> bool {
+    let fires_on = |year: i16, month: i8, day: i8| {
+        let Ok(date) = Date::new(year, month, day) else { return false };
+        let of_week = date.weekday().to_sunday_zero_offset().unsigned_abs();
+        let of_week = Weekday::from_days_from_sunday(of_week.into());
+        let (month, day) = (month.unsigned_abs().into(), day.unsigned_abs().into());
+        cron.pattern.day_match(year.into(), month, day, of_week).unwrap_or(false)
+    };
+    (1..=12_i8)
+        .filter(|month| cron.pattern.month_match(month.unsigned_abs().into()).unwrap_or(false))
+        .any(|month| (1972..2000).any(|year| (1..=31).any(|day| fires_on(year, month, day))))
 }
 
 fn parse(text: &str) -> Result<Cron, String> {
@@ -57,12 +72,9 @@ fn parse(text: &str) -> Result<Cron, String> {
 
 /// A time zone by its IANA name, or the near miss.
 pub(super) fn zone(name: &str) -> Result<TimeZone, String> {
-    ZONES.get(name).map_err(|_| {
-        let known: Vec<String> = ZONES.available().map(|zone| zone.to_string()).collect();
-        match nearest(name, known.iter().map(String::as_str)) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => "name it as in Europe/Rome".into(),
-        }
+    ZONES.get(name).map_err(|_| match nearest(name, ZONE_NAMES.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "name it as in Europe/Rome".into(),
     })
 }
 

@@ -373,6 +373,14 @@ mod tests {
     }
 
     #[test]
+    fn a_mark_of_byte_order_and_windows_line_ends_change_nothing() {
+        let (documents, problems) = read("\u{feff}a: 1\r\nb: x\r\n");
+        assert!(problems.is_empty(), "{problems:?}");
+        let b = documents[0].entry("b").unwrap();
+        assert!(b.line == 2 && b.node.shown() == "\"x\"", "{b:?}");
+    }
+
+    #[test]
     fn a_bomb_of_aliases_is_refused() {
         let mut bomb = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x]\n");
         for level in 1..20 {

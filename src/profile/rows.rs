@@ -130,6 +130,26 @@ impl Columns {
     }
 }
 
+/// Counts lines by the bytes: csv's own count is one too low where lines end in CRLF.
+struct Place {
+    at: usize,
+    line: u64,
+}
+
+impl Place {
+    /// The line, from 1, on which a record starts. Records come in order.
+    fn line_of(&mut self, bytes: &[u8], record: &csv::ByteRecord) -> u64 {
+        let mut start = record.position().map_or(self.at, |at| at.byte() as usize).max(self.at);
+        while matches!(bytes.get(start), Some(b'\r' | b'\n')) {
+            start += 1;
+        }
+        let passed = bytes.get(self.at..start).unwrap_or_default();
+        self.line += memchr::memchr_iter(b'\n', passed).count() as u64;
+        self.at = start;
+        self.line
+    }
+}
+
 /// Reads the rows of `group` from the bytes of a CSV file.
 ///
 /// # Errors
@@ -150,20 +170,21 @@ pub fn read(bytes: &[u8], group: &Group) -> Result<Rows, RowsError> {
     let mut others = BTreeSet::new();
     let mut record = csv::ByteRecord::new();
     let mut count = 0;
+    let mut place = Place { at: 0, line: 1 };
     loop {
         // The bytes are all here, so reading them can end but not fail.
         if !reader.read_byte_record(&mut record).unwrap_or(false) {
             break;
         }
-        let line = record.position().map_or(0, csv::Position::line);
+        let line = place.line_of(bytes, &record);
         count += 1;
         if count > MAX_ROWS {
             return Err(RowsError::TooMany(line));
         }
-        // Reading stops at the line's end, or after it where a quote holds line ends inside.
-        let lines = reader.position().line().saturating_sub(line);
-        if lines > 1 && record.iter().any(|field| field.contains(&b'\n')) {
-            let why = format!("goes on for {lines} lines; is a quote not closed?");
+        let ends =
+            record.iter().map(|field| memchr::memchr_iter(b'\n', field).count()).sum::<usize>();
+        if ends > 0 {
+            let why = format!("{ends} line ends inside a quote; is one not closed?");
             rows.refused.push(Refusal { line, why });
             continue;
         }
@@ -297,89 +318,5 @@ fn hint(rows: &Rows, others: &BTreeSet<String>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const HEADER: &str = "id,backend_version,model_path,system,precision,mode,isl,osl,batch_size,\
-                          tp_size,silicon_ttft_ms,silicon_tpot_ms\n";
-
-    fn group() -> Group {
-        Group {
-            model: "m/One".into(),
-            system: "h100".into(),
-            precision: String::new(),
-            tensor_parallel: 2,
-        }
-    }
-
-    fn read_lines(lines: &[&str]) -> Result<Rows, RowsError> {
-        read(format!("{HEADER}{}\n", lines.join("\n")).as_bytes(), &group())
-    }
-
-    #[test]
-    fn unusable_rows_are_refused_with_their_lines() {
-        let rows = read_lines(&[
-            "a,0.1,m/One,h100,,agg,1024,128,8,2,150,18",
-            "b,0.1,m/One,h100,,agg,1024,128,16,2,nan,18",
-            "c,0.1,m/One,h100,,disagg,1024,128,,,150,18",
-            "d,0.1,m/One,h100,,agg,1024,128,0,2,150,18",
-            "e,0.1,m/One,h100,,agg,1024,128,8,2,150,18",
-            "f,0.1,m/One,h100,,agg,1024,128,8,2,150,-18",
-            "g,0.1,m/One,h100,,agg,1024,128,8,2,inf,18",
-            "h,0.1,m/One,h100,,agg,1024,128,,2,150,18",
-            "i,0.1,m/One,h100,,agg,1024",
-            "j,0.1,m/One,h100,,agg,10x24,128,8,2,150,18",
-            "k,0.1,m/One,h100,,agg,1024,128,8,4,150,18",
-            "l,0.1,m/Two,h100,,agg,1024,128,8,2,150,18",
-        ])
-        .expect("one usable row");
-        let said: Vec<String> = rows.refused.iter().map(ToString::to_string).collect();
-        insta::assert_snapshot!(said.join("\n"), @r"
-        line 3: TTFT is NaN ms, not a positive number
-        line 4: mode is `disagg`, not `agg`: prefill and decode ran apart, and a step that does both is fitted
-        line 5: concurrency (batch_size) is 0, not a positive number
-        line 6: duplicate of line 2
-        line 7: TPOT is -18 ms, not a positive number
-        line 8: TTFT is inf ms, not a positive number
-        line 9: concurrency (batch_size) is missing
-        line 10: 7 fields where the header has 12
-        line 11: isl is `10x24`, not a number
-        ");
-        assert_eq!((rows.used.len(), rows.other_groups), (1, 2));
-    }
-
-    #[test]
-    fn the_same_conditions_measured_twice_are_two_rows() {
-        let rows = read_lines(&[
-            "a,0.1,m/One,h100,,agg,1024,128,8,2,150,18",
-            "b,0.1,m/One,h100,,agg,1024,128,8,2,151,18",
-        ])
-        .expect("usable");
-        assert_eq!(rows.used.len(), 2);
-    }
-
-    #[test]
-    fn an_empty_file_a_missing_column_and_a_missing_group_are_told_apart() {
-        assert_eq!(read(b"", &group()), Err(RowsError::Empty));
-        assert_eq!(read(b"a,b\n1,2\n", &group()), Err(RowsError::NoColumn("model_path")));
-        let error = read_lines(&["l,0.1,m/Two,h100,,agg,1024,128,8,2,150,18"]).unwrap_err();
-        assert!(error.to_string().contains("the file has m/Two h100 '' tp 2"), "{error}");
-    }
-
-    #[test]
-    fn a_quote_that_is_never_closed_says_how_many_lines_it_took() {
-        let good = "a,0.1,m/One,h100,,agg,1024,128,8,2,150,18";
-        let rows = read_lines(&[good, "\"b,0.1", good, good]).expect("one usable row");
-        let said: Vec<String> = rows.refused.iter().map(ToString::to_string).collect();
-        assert_eq!(said, ["line 3: goes on for 3 lines; is a quote not closed?"]);
-    }
-
-    #[test]
-    fn bytes_that_are_no_text_are_refused_like_any_other_field() {
-        let mut bytes = format!("{HEADER}a,0.1,m/One,h100,,agg,1024,128,8,2,").into_bytes();
-        bytes.extend([0xff, 0xfe]);
-        bytes.extend(b",18\nb,0.1,m/One,h100,,agg,1024,128,8,2,150,18\n");
-        let rows = read(&bytes, &group()).expect("one usable row");
-        assert_eq!(rows.refused.len(), 1);
-    }
-}
+#[path = "rows_tests.rs"]
+mod tests;
