@@ -19,6 +19,8 @@ use serde::{Deserialize, Serialize};
 const BIN: Span = Span::secs(15);
 /// The furthest horizon, in bins: ten minutes.
 const BINS_AHEAD_MOST: u64 = 40;
+/// Bins that a forecast must rest on for its error to count.
+const BINS_TO_FORECAST: u64 = 4;
 /// Errors remembered.
 const RATIOS_KEPT: usize = 120;
 /// Errors that must be known before their quantile is used.
@@ -108,7 +110,10 @@ impl Series {
             self.recent.pop_front();
         }
         self.bins += 1;
-        self.waiting.push_back((self.bins - 1 + ahead, self.point(ahead)));
+        // A forecast from less than a minute is no forecast: its error says nothing of later ones.
+        if self.bins >= BINS_TO_FORECAST {
+            self.waiting.push_back((self.bins - 1 + ahead, self.point(ahead)));
+        }
     }
 
     /// Compares the forecasts that were made for this bin with what came.

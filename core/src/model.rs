@@ -122,14 +122,15 @@ impl Profile {
     /// Requests per second that one replica of `role` finishes when it is always busy and every
     /// step stays within `itl`.
     ///
-    /// Prefill: one over `d*n + e*n^2/2` and a step's base per chunk. Decode: the best batch over
+    /// Prefill: one over `d*n + e*n^2/2` and half a step's base for each prompt (at the load that is
+    /// planned for, two prompts share a step) and one for each full chunk. Decode: the best batch over
     /// its step and the output length. Mixed: a decode step also carries each sequence's share of
     /// prompt work, so the batch that fits the target is smaller.
     #[must_use]
     pub fn capacity(&self, role: Role, mix: &Mix, itl: Option<Micros>) -> ReqRate {
         let output = finite(mix.output).max(1.0);
         let context = finite(mix.context) + output / 2.0;
-        let chunks = (finite(mix.input) / f64::from(self.limits.token_budget.max(1))).max(1.0);
+        let chunks = finite(mix.input) / f64::from(self.limits.token_budget.max(1)) + 0.5;
         let prompt = self.model.prefill_work(finite(mix.input), finite(mix.input_squared));
         match role {
             Role::Prefill | Role::Pooling => {

@@ -28,7 +28,7 @@ const STEADY_OVER: Span = Span::secs(15);
 /// What stays open until `closeAfter`: a hundredth.
 const AJAR: Permille = Permille(10);
 /// Changes smaller than this are not worth an order.
-const WORTH_MOVING: u32 = 20;
+const WORTH_MOVING: u32 = 50;
 /// An order that is not read back in this time is given again.
 const READ_BACK_IN: Span = Span::secs(30);
 /// Spending is watched over this.

@@ -87,12 +87,10 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// One line on standard output; a reader that went away ends the program quietly.
+/// One line on standard output. A reader that went away hears no more; the exit code stands.
 pub(crate) fn say(text: &str) {
     use std::io::Write;
-    if writeln!(std::io::stdout().lock(), "{text}").is_err() {
-        std::process::exit(0);
-    }
+    let _ = writeln!(std::io::stdout().lock(), "{text}");
 }
 
 /// One line on standard error.

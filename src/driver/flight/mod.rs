@@ -31,7 +31,7 @@ pub const SCHEMA: u32 = 1;
 const KEYFRAME_EVERY: Span = Span::mins(5);
 
 /// One line of a flight.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Line {
     /// The first line.
@@ -40,6 +40,23 @@ pub enum Line {
     Keyframe(Keyframe),
     /// One decision round.
     Tick(Tick),
+}
+
+impl<'de> Deserialize<'de> for Line {
+    /// By its `type`. Through a tree, since what serde buffers behind a tag forgets that keys of
+    /// JSON objects may be numbers.
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::Error;
+        let mut value = Value::deserialize(deserializer)?;
+        let kind = value.as_object_mut().and_then(|map| map.remove("type"));
+        let line = match kind.as_ref().and_then(Value::as_str) {
+            Some("header") => serde_json::from_value(value).map(Self::Header),
+            Some("keyframe") => serde_json::from_value(value).map(Self::Keyframe),
+            Some("tick") => serde_json::from_value(value).map(Self::Tick),
+            _ => return Err(D::Error::custom("`type` must be header, keyframe or tick")),
+        };
+        line.map_err(D::Error::custom)
+    }
 }
 
 /// What was decided with.
