@@ -31,9 +31,8 @@ const QUEUE_MS: &[u64] = &[
     300, 500, 800, 1_000, 1_500, 2_000, 2_500, 5_000, 10_000, 15_000, 20_000, 30_000, 40_000,
     50_000, 60_000, 120_000, 240_000, 480_000, 960_000, 1_920_000, 7_680_000,
 ];
-const LENGTHS: &[u64] = &[
-    1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000,
-];
+const LENGTHS: &[u64] =
+    &[1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000];
 
 fn histogram(bounds: &[u64], scale: u64, seed: u64) -> Option<Histogram> {
     let cumulative: Vec<u64> = (0..=bounds.len() as u64).map(|n| n * n * 37 + seed * n).collect();
@@ -107,7 +106,11 @@ fn main() -> ExitCode {
     }
     let (ours, others) = (median(&mut ours), median(&mut others));
     let ratio = others / ours;
-    println!("page                 {} bytes, {lines} samples, {} engines", page.len(), engines.len());
+    println!(
+        "page                 {} bytes, {lines} samples, {} engines",
+        page.len(),
+        engines.len()
+    );
     println!("spillgate            {ours:.1} us (median of {ROUNDS})");
     println!("prometheus-parse     {others:.1} us with its rewrite");
     println!("ratio                {ratio:.1} (at least {NEEDED} is needed)");

@@ -204,7 +204,9 @@ impl Dialect {
 #[must_use]
 pub fn detect(text: &str) -> Option<&'static Dialect> {
     DIALECTS.iter().copied().find(|dialect| {
-        memchr::memmem::find_iter(text.as_bytes(), dialect.prefix)
-            .any(|at| text[..at].trim_end_matches([' ', '\t']).ends_with('\n') || text[..at].trim_start_matches([' ', '\t']).is_empty())
+        memchr::memmem::find_iter(text.as_bytes(), dialect.prefix).any(|at| {
+            text[..at].trim_end_matches([' ', '\t']).ends_with('\n')
+                || text[..at].trim_start_matches([' ', '\t']).is_empty()
+        })
     })
 }

@@ -125,7 +125,8 @@ pub fn add(left: &Histogram, right: &Histogram) -> Histogram {
     for (bound, count) in left.bounds.iter().zip(&left.cumulative) {
         if let Ok(index) = right.bounds.binary_search(bound) {
             bounds.push(*bound);
-            cumulative.push(count.saturating_add(right.cumulative.get(index).copied().unwrap_or(0)));
+            cumulative
+                .push(count.saturating_add(right.cumulative.get(index).copied().unwrap_or(0)));
         }
     }
     cumulative.push(left.count().saturating_add(right.count()));
@@ -182,7 +183,11 @@ mod tests {
 
     #[test]
     fn a_slow_engine_is_at_least_the_last_bound_and_its_mean_is_known() {
-        let slow = Histogram { bounds: [10_000_000].into(), cumulative: vec![60, 100], sum: 2_400_000_000 };
+        let slow = Histogram {
+            bounds: [10_000_000].into(),
+            cumulative: vec![60, 100],
+            sum: 2_400_000_000,
+        };
         assert_eq!(quantile(&slow, 0.95), Quantile::AtLeast(10_000_000.0));
         assert_eq!(slow.mean(), Some(24_000_000.0));
     }
@@ -221,9 +226,13 @@ mod tests {
 
     #[test]
     fn different_layouts_add_on_what_they_share() {
-        let other = Histogram { bounds: [500_000, 900_000].into(), cumulative: vec![1, 2, 3], sum: 1 };
+        let other =
+            Histogram { bounds: [500_000, 900_000].into(), cumulative: vec![1, 2, 3], sum: 1 };
         let sum = add(&small(), &other);
-        assert_eq!((sum.bounds.as_ref(), sum.cumulative.as_slice()), (&[500_000][..], &[8, 12][..]));
+        assert_eq!(
+            (sum.bounds.as_ref(), sum.cumulative.as_slice()),
+            (&[500_000][..], &[8, 12][..])
+        );
         assert_eq!(sum.sum, 4_000_001);
     }
 

@@ -45,7 +45,7 @@ fn short_decimal(bytes: &[u8]) -> Option<f64> {
 pub(crate) fn whole(value: f64, scale: f64) -> Option<u64> {
     const EXACT: f64 = 4_503_599_627_370_496.0; // 2^52: from here on doubles are whole
     let scaled = value * scale;
-    if !(scaled >= 0.0 && scaled < 1.8e19) {
+    if !(0.0..1.8e19).contains(&scaled) {
         return None;
     }
     Some(if scaled >= EXACT { scaled as u64 } else { (scaled + 0.5) as u64 })

@@ -16,6 +16,9 @@ use spillgate_core::observation::{EngineSample, Histogram};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+/// More tokens than this are not drafted at once.
+const MOST_SPECULATED: f64 = 32.0;
+
 /// How much an engine page may be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
@@ -173,13 +176,15 @@ impl Page {
     }
 
     /// Tokens that one observation of inter-token latency stands for: 1 without speculative
-    /// decoding. The first token of a request has no such latency.
+    /// decoding. The first token of a request has no such latency. `None` where the counters say
+    /// too little or do not fit together (nothing drafts more than 32 tokens).
     #[must_use]
     pub fn tokens_per_itl(&self) -> Option<f64> {
         let observations = self.histogram(|engine| engine.itl.as_ref())?.count();
         let first = self.histogram(|engine| engine.ttft.as_ref())?.count();
         let generated = self.sum(|engine| engine.generation_tokens)?.checked_sub(first)?;
-        (observations > 0).then(|| generated as f64 / observations as f64)
+        let tokens = (observations > 0).then(|| generated as f64 / observations as f64);
+        tokens.filter(|tokens| (0.9..=MOST_SPECULATED).contains(tokens))
     }
 
     /// No sample line, but lines that are none: this is something else (HTML, say).

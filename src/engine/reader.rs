@@ -24,7 +24,9 @@ const OTHERS: &str = "(others)";
 /// Why a readable line was refused.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
-    #[error("the value is negative, not finite or too large to be counted; it is taken as not said")]
+    #[error(
+        "the value is negative, not finite or too large to be counted; it is taken as not said"
+    )]
     NotACount,
     #[error("the same thing said twice for one engine; the first one stands")]
     Twice,
@@ -226,11 +228,7 @@ impl<'t> Reader<'t> {
         Ok(outcome)
     }
 
-    fn scalar(
-        &mut self,
-        family: &'static Family,
-        sample: &Sample<'t, '_>,
-    ) -> Result<Use, Refusal> {
+    fn scalar(&mut self, family: &'static Family, sample: &Sample<'t, '_>) -> Result<Use, Refusal> {
         let key = self.key(family.split, sample);
         whole(sample.value, 1.0).ok_or(Refusal::NotACount)?;
         let split = key.split.map(RawValue::unescape);
@@ -238,7 +236,8 @@ impl<'t> Reader<'t> {
             self.split(family.meaning, split.as_deref().unwrap_or_default(), sample.value);
         }
         let handlers = self.dialect.map_or(&[][..], |dialect| dialect.handlers);
-        let Some((slot, value)) = Slot::of(family.meaning, split.as_deref(), sample.value, handlers)
+        let Some((slot, value)) =
+            Slot::of(family.meaning, split.as_deref(), sample.value, handlers)
         else {
             return Ok(Use::Used);
         };

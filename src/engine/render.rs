@@ -127,7 +127,7 @@ impl Writer<'_> {
         }
         for (meaning, field) in SECONDS {
             self.family(*meaning, |page, family, sample| match field(sample) {
-                Some(histogram) => page.histogram(family, sample, histogram, |us| Millionths(us)),
+                Some(histogram) => page.histogram(family, sample, histogram, Millionths),
                 None => Ok(()),
             })?;
         }
@@ -188,7 +188,8 @@ impl Writer<'_> {
 
     fn sleep(&mut self, family: &Family, sample: &EngineSample) -> fmt::Result {
         let Some(awake) = sample.awake else { return Ok(()) };
-        for (state, is) in [("awake", awake), ("weights_offloaded", !awake), ("discard_all", false)] {
+        for (state, is) in [("awake", awake), ("weights_offloaded", !awake), ("discard_all", false)]
+        {
             let label = format_args!("sleep_state=\"{state}\",").to_string();
             self.line(family.name, sample, label, format_args!("{}.0", u8::from(is)))?;
         }

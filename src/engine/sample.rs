@@ -139,7 +139,9 @@ impl Engine<'_> {
                 Ok(histogram) => Some(histogram),
                 Err(flaw) => {
                     let (name, rank) = (held.family.name, self.rank);
-                    flaws.push(format!("{name} of engine {rank}: {flaw}; the histogram is left out"));
+                    flaws.push(format!(
+                        "{name} of engine {rank}: {flaw}; the histogram is left out"
+                    ));
                     None
                 }
             }

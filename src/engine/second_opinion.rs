@@ -47,9 +47,10 @@ pub fn compare(text: &str) -> Result<Verdict, PageError> {
     let samples = read_rewritten(lines);
     let returned = samples.len();
     for sample in &samples {
-        let labels = sample.labels.iter().map(|(name, value)| {
-            (name.clone(), RawValue(&restore(value)).unescape().into_owned())
-        });
+        let labels = sample
+            .labels
+            .iter()
+            .map(|(name, value)| (name.clone(), RawValue(&restore(value)).unescape().into_owned()));
         let prometheus_parse::Value::Untyped(value) = sample.value else { continue };
         *balance.entry(canonical(&sample.metric, labels, value)).or_default() -= 1;
     }
@@ -114,7 +115,11 @@ fn rewrite_labels(labels: &str, out: &mut String) -> usize {
                 if out.ends_with(',') {
                     out.pop();
                 }
-                if out.len() == start + 1 { out.pop().map_or((), drop) } else { out.push('}') }
+                if out.len() == start + 1 {
+                    out.pop();
+                } else {
+                    out.push('}');
+                }
                 return at + 1;
             }
             ' ' | '\t' if !quoted => {}

@@ -214,7 +214,9 @@ const NOTES: &[Note] = &[
         text: "sleep state is not said: a sleeping engine would look idle",
     },
     Note {
-        when: |page| !page.engines.is_empty() && page.engines.iter().all(|engine| engine.epoch == 0),
+        when: |page| {
+            !page.engines.is_empty() && page.engines.iter().all(|engine| engine.epoch == 0)
+        },
         text: "no start time and no creation times (several API servers?): a restart shows only \
                in counters that fall",
     },
@@ -233,7 +235,12 @@ mod tests {
     fn every_name_stands_once_and_counters_end_in_total() {
         for (index, family) in FAMILIES.iter().enumerate() {
             assert!(FAMILIES[..index].iter().all(|earlier| earlier.name != family.name));
-            assert_eq!(family.kind == Counter, family.kind != Histogram && family.name.ends_with("_total"), "{}", family.name);
+            assert_eq!(
+                family.kind == Counter,
+                family.kind != Histogram && family.name.ends_with("_total"),
+                "{}",
+                family.name
+            );
             assert!(family.until.is_none_or(|until| until > family.since), "{}", family.name);
         }
     }

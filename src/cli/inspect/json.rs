@@ -74,7 +74,8 @@ fn totals(page: &Page, put: &mut impl FnMut(&str, Value) -> Option<Value>) {
     put("http_inference_requests_total", sum(|engine| engine.http_requests));
     put("prefix_cache_hits_total", json!(page.prefix_hits));
     put("prefix_cache_queries_total", json!(page.prefix_queries));
-    let seconds = |histogram: Option<Histogram>| histogram.map_or(Value::Null, |h| lengths(&h, 1e6));
+    let seconds =
+        |histogram: Option<Histogram>| histogram.map_or(Value::Null, |h| lengths(&h, 1e6));
     let tokens = |histogram: Option<Histogram>| histogram.map_or(Value::Null, |h| lengths(&h, 1.0));
     put("ttft_seconds", seconds(page.histogram(|engine| engine.ttft.as_ref())));
     put("itl_seconds", seconds(page.histogram(|engine| engine.itl.as_ref())));

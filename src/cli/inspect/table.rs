@@ -9,6 +9,16 @@ use crate::engine::{Page, Signal};
 use spillgate_core::observation::{EngineSample, Histogram};
 use std::fmt::Write;
 
+/// Whether an engine says something.
+type Said = fn(&EngineSample) -> bool;
+
+/// The gauges without which a signal is not full.
+const REQUIRED: &[(&str, Said)] = &[
+    ("waiting", |engine| engine.waiting.is_some()),
+    ("running", |engine| engine.running.is_some()),
+    ("KV usage", |engine| engine.kv_used.is_some()),
+];
+
 /// The whole report.
 pub(super) fn report(inspected: &Inspected<'_>) -> String {
     let page = inspected.page;
@@ -41,7 +51,8 @@ fn head(out: &mut String, inspected: &Inspected<'_>) -> std::fmt::Result {
     let signal = page.signal(inspected.expected);
     writeln!(out, "{}", inspected.source)?;
     let dialect = page.dialect.map_or("no engine that Spillgate knows", |dialect| dialect.name);
-    let version = page.version_from.map_or(String::new(), |version| format!(", {version} or later"));
+    let version =
+        page.version_from.map_or(String::new(), |version| format!(", {version} or later"));
     writeln!(out, "  engine    {dialect}{version}")?;
     writeln!(out, "  signal    {signal}: {}", meaning(signal, inspected))?;
     if !page.model_names.is_empty() {
@@ -82,16 +93,11 @@ fn meaning(signal: Signal, inspected: &Inspected<'_>) -> String {
             format!("the endpoint answers but is no engine; families seen: {}", clean(&seen))
         }
         Signal::Partial => {
-            let fields: [(&str, fn(&EngineSample) -> bool); 3] = [
-                ("waiting", |engine| engine.waiting.is_some()),
-                ("running", |engine| engine.running.is_some()),
-                ("KV usage", |engine| engine.kv_used.is_some()),
-            ];
-            let missing = |(_, said): &&(_, fn(&EngineSample) -> bool)| {
-                page.engines.is_empty() || !page.engines.iter().all(said)
-            };
-            let mut missing: Vec<String> =
-                fields.iter().filter(missing).map(|(name, _)| (*name).to_owned()).collect();
+            let mut missing: Vec<String> = REQUIRED
+                .iter()
+                .filter(|(_, said)| page.engines.is_empty() || !page.engines.iter().all(said))
+                .map(|(name, _)| (*name).to_owned())
+                .collect();
             let seen = page.engines.len();
             if let Some(expected) = inspected.expected.filter(|count| *count as usize > seen) {
                 missing.push(format!("engines ({seen} of {expected})"));
@@ -105,8 +111,16 @@ fn engines(out: &mut String, page: &Page) -> std::fmt::Result {
     writeln!(
         out,
         "\n{:>6} {:>8} {:>8} {:>8} {:>8} {:>7} {:>11} {:>12} {:>12} {:>9}",
-        "engine", "state", "waiting", "deferred", "running", "KV", "KV tokens", "prompt tok",
-        "output tok", "finished"
+        "engine",
+        "state",
+        "waiting",
+        "deferred",
+        "running",
+        "KV",
+        "KV tokens",
+        "prompt tok",
+        "output tok",
+        "finished"
     )?;
     for engine in &page.engines {
         let state = match engine.awake {
@@ -114,7 +128,8 @@ fn engines(out: &mut String, page: &Page) -> std::fmt::Result {
             Some(false) => "asleep",
             None => "-",
         };
-        let kv = engine.kv_used.map_or("-".to_owned(), |ppm| format!("{:.1} %", f64::from(ppm.0) / 1e4));
+        let kv =
+            engine.kv_used.map_or("-".to_owned(), |ppm| format!("{:.1} %", f64::from(ppm.0) / 1e4));
         writeln!(
             out,
             "{:>6} {:>8} {:>8} {:>8} {:>8} {:>7} {:>11} {:>12} {:>12} {:>9}",
@@ -167,15 +182,27 @@ fn latencies(out: &mut String, page: &Page) -> std::fmt::Result {
             spread(&histogram, 0.95, scale, unit)
         )?;
     }
-    if let Some(tokens) = page.tokens_per_itl().filter(|tokens| *tokens > 1.05) {
-        let itl = page.histogram(|engine| engine.itl.as_ref()).and_then(|itl| itl.mean());
-        let each = itl.map_or("unknown".to_owned(), |mean| number(mean / tokens / 1e3, " ms"));
-        writeln!(
+    speculation(out, page)
+}
+
+/// With speculative decoding an ITL observation covers several tokens: its mean is no token's.
+fn speculation(out: &mut String, page: &Page) -> std::fmt::Result {
+    let itl = page.histogram(|engine| engine.itl.as_ref()).and_then(|itl| itl.mean());
+    match (page.tokens_per_itl(), itl) {
+        (Some(tokens), Some(mean)) if tokens > 1.05 => {
+            let each = number(mean / tokens / 1e3, " ms");
+            writeln!(
+                out,
+                "{tokens:.2} tokens an ITL observation (speculative decoding): {each} a token"
+            )
+        }
+        (None, Some(_)) => writeln!(
             out,
-            "{tokens:.2} tokens an ITL observation (speculative decoding): {each} a token"
-        )?;
+            "tokens an ITL observation stands for: unknown (token and latency counters do not fit \
+             together), so ITL may not be a token's"
+        ),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 fn doubts(out: &mut String, page: &Page) -> std::fmt::Result {

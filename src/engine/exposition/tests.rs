@@ -38,7 +38,8 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 
 #[test]
 fn label_values_keep_commas_braces_equals_and_escapes() {
-    let text = r#"vllm:x{engine="1",model_name="acme/chat-8b, rev {7}",a="b=c",q="we\"ird\\\n\d"} 41"#;
+    let text =
+        r#"vllm:x{engine="1",model_name="acme/chat-8b, rev {7}",a="b=c",q="we\"ird\\\n\d"} 41"#;
     let (name, labels, value) = one(text);
     assert_eq!((name.as_str(), value), ("vllm:x", 41.0));
     let want = [
