@@ -203,10 +203,11 @@ impl Dialect {
 /// The dialect of a page: the first one with a sample line that starts with its prefix.
 #[must_use]
 pub fn detect(text: &str) -> Option<&'static Dialect> {
+    let starts_a_line = |at: usize| {
+        let before = text[..at].trim_end_matches([' ', '\t']);
+        before.is_empty() || before.ends_with('\n')
+    };
     DIALECTS.iter().copied().find(|dialect| {
-        memchr::memmem::find_iter(text.as_bytes(), dialect.prefix).any(|at| {
-            text[..at].trim_end_matches([' ', '\t']).ends_with('\n')
-                || text[..at].trim_start_matches([' ', '\t']).is_empty()
-        })
+        memchr::memmem::find_iter(text.as_bytes(), dialect.prefix).any(starts_a_line)
     })
 }

@@ -1,8 +1,8 @@
 //! A page, understood: one canonical sample an engine, and what the page did not say.
 //!
-//! [`read_page`] is the way in. Every sample line ends in exactly one of five counts: used, known
-//! but not used, unknown family of the dialect (listed), foreign, malformed; so nothing of a known
-//! engine is lost silently. What a page does not say is `None`.
+//! [`read_page`] is the way in. Every sample line ends in exactly one of six counts: used, known but
+//! not used, unknown family of the dialect (listed), foreign, refused (named) and malformed (named);
+//! so nothing of a known engine is lost silently. What a page does not say is `None`.
 //!
 //! Worked number: a page with `vllm:` counters and no waiting gauge has one engine with
 //! `waiting: None` and the signal `Partial`; a page with Python metrics only has no engine and the
@@ -50,7 +50,7 @@ pub struct Complaint {
     pub text: String,
 }
 
-/// Where the sample lines of a page went. The five add up to all of them.
+/// Where the sample lines of a page went. They add up to all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lines {
     /// Read into the engines' samples.

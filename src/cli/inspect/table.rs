@@ -7,6 +7,7 @@ use crate::engine::dialect::Meaning;
 use crate::engine::histogram::{Quantile, quantile};
 use crate::engine::{Page, Signal};
 use spillgate_core::observation::{EngineSample, Histogram};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Whether an engine says something.
@@ -59,6 +60,9 @@ fn head(out: &mut String, inspected: &Inspected<'_>) -> std::fmt::Result {
         let names: Vec<&str> = page.model_names.iter().map(String::as_str).collect();
         writeln!(out, "  models    {}", clean(&names.join(" | ")))?;
     }
+    for started in starts(page) {
+        writeln!(out, "  started   {started}")?;
+    }
     let lines = page.lines;
     writeln!(
         out,
@@ -81,6 +85,14 @@ fn head(out: &mut String, inspected: &Inspected<'_>) -> std::fmt::Result {
         )?;
     }
     Ok(())
+}
+
+/// When the engines started, each moment once.
+fn starts(page: &Page) -> BTreeSet<String> {
+    let epochs = page.engines.iter().filter(|engine| engine.epoch > 0);
+    let epochs = epochs.filter_map(|engine| i64::try_from(engine.epoch).ok());
+    let stamps = epochs.filter_map(|epoch| jiff::Timestamp::from_millisecond(epoch).ok());
+    stamps.map(|stamp| format!("{stamp:.0}")).collect()
 }
 
 fn meaning(signal: Signal, inspected: &Inspected<'_>) -> String {
@@ -237,13 +249,23 @@ fn count(value: Option<u64>) -> String {
 fn spread(histogram: &Histogram, q: f64, scale: f64, unit: &str) -> String {
     match quantile(histogram, q) {
         Quantile::Unknown => "none".to_owned(),
-        Quantile::At(value) => number(value / scale, unit),
+        // Below the first bound a straight line from zero says more than is known.
+        Quantile::At(value) => match histogram.bounds.first() {
+            Some(first) if value <= *first as f64 => {
+                format!("<= {}", plain(*first as f64 / scale, unit))
+            }
+            _ => number(value / scale, unit),
+        },
         Quantile::AtLeast(bound) => format!(">= {}", plain(bound / scale, unit)),
     }
 }
 
 fn number(value: f64, unit: &str) -> String {
-    let decimals = if value < 10.0 { 3 } else { 1 };
+    let decimals = match value {
+        value if value >= 10.0 => 1,
+        value if value >= 0.01 || value == 0.0 => 3,
+        _ => 6,
+    };
     format!("{value:.decimals$}{unit}")
 }
 
