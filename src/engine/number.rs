@@ -16,7 +16,8 @@ pub(crate) fn number(token: &str) -> Option<f64> {
     short_decimal(token.as_bytes()).or_else(|| token.parse().ok())
 }
 
-fn short_decimal(bytes: &[u8]) -> Option<f64> {
+/// The value of up to fifteen digits with at most one point; `None` for anything else.
+pub(crate) fn short_decimal(bytes: &[u8]) -> Option<f64> {
     if bytes.is_empty() || bytes.len() > 16 {
         return None;
     }

@@ -51,7 +51,6 @@ struct Key<'t> {
     rank: Option<&'t str>,
     model: &'t str,
     split: Option<RawValue<'t>>,
-    bound: Option<&'t str>,
 }
 
 /// Where a used line ended.
@@ -69,6 +68,7 @@ pub(crate) struct Reader<'t> {
     found: Found,
     engines: Vec<Engine<'t>>,
     last: (Option<&'t str>, &'t str, usize),
+    key: Key<'t>,
     /// What is said for the whole server: refusals and HTTP answers carry no rank.
     server: Engine<'t>,
     start: u64,
@@ -83,6 +83,7 @@ impl<'t> Reader<'t> {
             found: Found::Foreign,
             engines: Vec::new(),
             last: (None, "", usize::MAX),
+            key: Key::default(),
             server: Engine::default(),
             start: 0,
         }
@@ -94,7 +95,7 @@ impl<'t> Reader<'t> {
     }
 
     pub(crate) fn take(&mut self, sample: &Sample<'t, '_>) {
-        if sample.name != self.name {
+        if !sample.repeats && sample.name != self.name {
             self.name = sample.name;
             self.found = self.recognise(sample.name);
         }
@@ -219,7 +220,7 @@ impl<'t> Reader<'t> {
         }
         let Some(held) = held else { return Ok(Use::Unused) };
         let read = match part {
-            Part::Bucket => held.value.bucket(key.bound, sample.value),
+            Part::Bucket => held.value.bucket(sample.bound, sample.value),
             Part::Sum => held.value.sum(sample.value),
             _ => held.value.count(sample.value),
         };
@@ -273,14 +274,16 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn key(&self, split: Option<&str>, sample: &Sample<'t, '_>) -> Key<'t> {
+    /// Where a line belongs. A sample that repeats the one before belongs where that one did.
+    fn key(&mut self, split: Option<&str>, sample: &Sample<'t, '_>) -> Key<'t> {
+        if sample.repeats {
+            return self.key;
+        }
         let (rank, model) =
             self.dialect.map_or(("", ""), |dialect| (dialect.rank_label, dialect.model_label));
         let mut key = Key::default();
         for (name, value) in sample.labels.iter() {
-            if name == "le" {
-                key.bound = Some(value.0);
-            } else if name == rank {
+            if name == rank {
                 key.rank = Some(value.0);
             } else if name == model {
                 key.model = value.0;
@@ -288,6 +291,7 @@ impl<'t> Reader<'t> {
                 key.split = Some(value);
             }
         }
+        self.key = key;
         key
     }
 

@@ -140,4 +140,34 @@ proptest! {
         let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
         prop_assert_eq!(one(&format!("x{{a=\"{escaped}\"}} 1")).1, pairs(&[("a", &value)]));
     }
+
+    #[test]
+    fn a_line_is_read_the_same_alone_and_after_any_other(
+        lines in prop::collection::vec(prop::sample::select(BUCKETS), 0..30)
+    ) {
+        let alone: Vec<Owned> = lines.iter().flat_map(|line| scan(line).0).collect();
+        prop_assert_eq!(scan(&lines.join("\n")).0, alone);
+    }
 }
+
+/// Lines that differ in `le` only, and neighbours that nearly do.
+const BUCKETS: &[&str] = &[
+    "x_bucket{a=\"1\",le=\"0.1\",m=\"n\"} 1",
+    "x_bucket{a=\"1\",le=\"0.25\",m=\"n\"} 2.0",
+    "x_bucket{a=\"1\",le=\"+Inf\",m=\"n\"} 3 # {t=\"}\"} 4",
+    "x_bucket{a=\"1\",le=\"\",m=\"n\"} 5 17",
+    "x_bucket{a=\"1\",le=\"0\\\"1\",m=\"n\"} 6",
+    "x_bucket{a=\"1\",le=\"0.1\",m=\"nn\"} 7",
+    "x_bucket{a=\"2\",le=\"0.1\",m=\"n\"} 8",
+    "x_bucket{a=\"1\",le=\"0.1\"} 9",
+    "x_bucket{a=\"1\",le=\"0.123456789\"} 10",
+    "y_bucket{le=\"0.1\"} 11",
+    "y_bucket{le=\"0.1\"}12",
+    "y_bucket{le=\"0.1\",} 13",
+    "y_bucket{le=\"0.1\"} none",
+    "y_bucket{le=\"0.1\"",
+    "y_bucket{le=\"0.1",
+    "y 14",
+    "# y",
+    "",
+];
