@@ -89,15 +89,6 @@ fn median(times: &mut [Duration]) -> f64 {
 }
 
 fn main() -> ExitCode {
-    if std::env::args().any(|a| a == "ours") {
-        let (_, page) = page_of_sixty_kilobytes();
-        let mut best = f64::MAX;
-        for _ in 0..20_000 {
-            best = best.min(timed(|| read_page(black_box(&page))).as_secs_f64() * 1e6);
-        }
-        println!("best {best:.1}");
-        return ExitCode::SUCCESS;
-    }
     let (engines, page) = page_of_sixty_kilobytes();
     let read = read_page(&page);
     let lines = second_opinion::rewrite(&page).len();

@@ -108,6 +108,20 @@ pub struct Family {
     pub source: &'static str,
 }
 
+impl Family {
+    /// The part that a sample name is of this histogram; `None` if it is none of it.
+    #[must_use]
+    pub fn histogram_part(&self, name: &str) -> Option<Part> {
+        match name.strip_prefix(self.name)? {
+            _ if self.kind != Kind::Histogram => None,
+            "_bucket" => Some(Part::Bucket),
+            "_sum" => Some(Part::Sum),
+            "_count" => Some(Part::Count),
+            _ => None,
+        }
+    }
+}
+
 /// A remark for people about what a page cannot show.
 #[derive(Clone, Copy)]
 pub struct Note {
@@ -173,16 +187,11 @@ impl Dialect {
         if let Some(family) = self.families.iter().find(plain) {
             return Some((family, Part::Value));
         }
-        let (base, suffix) = name.rsplit_once('_')?;
-        let part = match suffix {
-            "bucket" => Part::Bucket,
-            "sum" => Part::Sum,
-            "count" => Part::Count,
-            "created" => return self.created(base).map(|family| (family, Part::Created)),
-            _ => return None,
-        };
-        let histogram = |family: &&Family| family.kind == Kind::Histogram && family.name == base;
-        self.families.iter().find(histogram).map(|family| (family, part))
+        if let Some(base) = name.strip_suffix("_created") {
+            return self.created(base).map(|family| (family, Part::Created));
+        }
+        let part = |family: &'static Family| Some((family, family.histogram_part(name)?));
+        self.families.iter().find_map(part)
     }
 
     /// `x_created` belongs to the histogram `x`, or to the counter `x_total`.

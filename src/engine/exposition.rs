@@ -158,6 +158,7 @@ impl<'t> Scan<'t> {
 
     /// The next sample line, or what is wrong with it; `None` at the end of the page. Comments
     /// and blank lines are passed over. The sample borrows the scanner until the next call.
+    #[inline]
     pub fn next_sample(&mut self) -> Option<Result<Sample<'t, '_>, Malformed>> {
         loop {
             let rest = self.text.get(self.at..).filter(|rest| !rest.is_empty())?;
@@ -174,6 +175,7 @@ impl<'t> Scan<'t> {
         }
     }
 
+    #[inline]
     fn read(&mut self, line: &'t str) -> Result<Sample<'t, '_>, Problem> {
         if line.len() > MAX_LINE {
             self.last = None;
@@ -191,6 +193,7 @@ impl<'t> Scan<'t> {
     }
 
     /// The bucket that this line is, if it differs from the one before only in its `le`.
+    #[inline]
     fn repeat(&mut self, line: &'t str) -> Option<Bucket<'t>> {
         let last = self.last.as_mut()?;
         let span = self.spans[last.bound];
@@ -320,6 +323,7 @@ fn closing_quote(bytes: &[u8], mut at: usize) -> Result<usize, Problem> {
 }
 
 /// The value at `at`, and a check of what follows: an optional time stamp, an optional exemplar.
+#[inline]
 fn read_value(line: &str, at: usize) -> Result<f64, Problem> {
     // Nearly always the value is all that is left.
     let start = skip_blanks(line.as_bytes(), at);

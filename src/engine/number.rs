@@ -21,6 +21,11 @@ pub(crate) fn short_decimal(bytes: &[u8]) -> Option<f64> {
     if bytes.is_empty() || bytes.len() > 16 {
         return None;
     }
+    if let [whole @ .., b'.', b'0'] = bytes
+        && !whole.is_empty()
+    {
+        return digits(whole); // a count, as Python writes it: no division
+    }
     let mut digits = 0_u64;
     let mut fraction = None;
     for (index, byte) in bytes.iter().enumerate() {
@@ -35,10 +40,22 @@ pub(crate) fn short_decimal(bytes: &[u8]) -> Option<f64> {
     }
     match fraction {
         None if bytes.len() == 16 => None,
-        None => Some(digits as f64),
+        None => Some(digits as i64 as f64),
         Some(_) if bytes.len() == 1 => None,
-        Some(point) => Some(digits as f64 / POWERS[bytes.len() - 1 - point]),
+        Some(point) => Some(digits as i64 as f64 / POWERS[bytes.len() - 1 - point]),
     }
+}
+
+fn digits(bytes: &[u8]) -> Option<f64> {
+    let mut value = 0_u64;
+    for byte in bytes {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value = value * 10 + u64::from(digit);
+    }
+    Some(value as i64 as f64) // at most fourteen digits: the signed conversion is the fast one
 }
 
 /// A non-negative number times `scale`, rounded to a whole one; `None` if it is negative, not
@@ -49,7 +66,7 @@ pub(crate) fn whole(value: f64, scale: f64) -> Option<u64> {
     if !(0.0..1.8e19).contains(&scaled) {
         return None;
     }
-    Some(if scaled >= EXACT { scaled as u64 } else { (scaled + 0.5) as u64 })
+    Some(if scaled >= EXACT { scaled as u64 } else { (scaled + 0.5) as i64 as u64 })
 }
 
 #[cfg(test)]

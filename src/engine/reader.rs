@@ -94,6 +94,7 @@ impl<'t> Reader<'t> {
         self.complain(malformed.line, || malformed.problem.to_string());
     }
 
+    #[inline]
     pub(crate) fn take(&mut self, sample: &Sample<'t, '_>) {
         if !sample.repeats && sample.name != self.name {
             self.name = sample.name;
@@ -115,6 +116,11 @@ impl<'t> Reader<'t> {
 
     /// Called once a run of equal names.
     fn recognise(&mut self, name: &str) -> Found {
+        if let Found::Family(family, _) = self.found
+            && let Some(part) = family.histogram_part(name)
+        {
+            return Found::Family(family, part);
+        }
         let Some(dialect) = self.dialect else {
             self.foreign(name);
             return Found::Foreign;
@@ -180,7 +186,7 @@ impl<'t> Reader<'t> {
             return Ok(Use::Unused);
         }
         let at = whole(sample.value, 1e3).filter(|at| *at > 0).ok_or(Refusal::NotACount)?;
-        let engine = self.engine(&key)?;
+        let engine = self.engine(&key, false)?;
         engine.created = Some(engine.created.map_or(at, |earlier| earlier.min(at)));
         Ok(Use::Used)
     }
@@ -190,7 +196,7 @@ impl<'t> Reader<'t> {
         let blocks = || Some(count("num_gpu_blocks")?.saturating_mul(count("block_size")?));
         let capacity = count("kv_cache_size_tokens").or_else(blocks);
         let key = self.key(None, sample);
-        let engine = self.engine(&key)?;
+        let engine = self.engine(&key, false)?;
         if engine.kv_capacity.is_some() {
             return Err(Refusal::Twice);
         }
@@ -206,7 +212,7 @@ impl<'t> Reader<'t> {
         sample: &Sample<'t, '_>,
     ) -> Result<Use, Refusal> {
         let key = self.key(None, sample);
-        let held = &mut self.engine(&key)?.histograms[index];
+        let held = &mut self.engine(&key, sample.repeats)?.histograms[index];
         let mut outcome = Use::Used;
         match held {
             Some(held) if held.family.preference < family.preference => return Ok(Use::Unused),
@@ -246,7 +252,7 @@ impl<'t> Reader<'t> {
         if server && !key.model.is_empty() {
             self.model(key.model);
         }
-        let engine = if server { &mut self.server } else { self.engine(&key)? };
+        let engine = if server { &mut self.server } else { self.engine(&key, false)? };
         let held = &mut engine.slots[slot as usize];
         match held {
             Some(held) if held.family.preference < family.preference => Ok(Use::Unused),
@@ -295,12 +301,14 @@ impl<'t> Reader<'t> {
         key
     }
 
-    /// The engine that a line belongs to; a line without a rank belongs to engine 0.
-    fn engine(&mut self, key: &Key<'t>) -> Result<&mut Engine<'t>, Refusal> {
+    /// The engine that a line belongs to; a line without a rank belongs to engine 0. `repeats`
+    /// says that the line before asked for the same key.
+    fn engine(&mut self, key: &Key<'t>, repeats: bool) -> Result<&mut Engine<'t>, Refusal> {
         let (rank, model, index) = self.last;
-        if index < self.engines.len() && rank == key.rank && model == key.model {
+        if index < self.engines.len() && (repeats || (rank == key.rank && model == key.model)) {
             return Ok(&mut self.engines[index]);
         }
+        self.last.2 = usize::MAX; // nobody's, should this line be refused
         let rank = key.rank.map_or(Ok(0), str::parse).map_err(|_| Refusal::Rank)?;
         let index = self.place(rank, key.model)?;
         self.last = (key.rank, key.model, index);
