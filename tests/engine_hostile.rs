@@ -16,6 +16,7 @@ proptest! {
         if let Ok(text) = page_text(&bytes) {
             page(text);
         }
+        page(&String::from_utf8_lossy(&bytes));
     }
 
     #[test]
