@@ -267,8 +267,8 @@ impl Driver {
                 &grants,
                 &mut tenant.memory,
             );
-            let own = grants.iter().map(|(name, _)| {
-                (name.clone(), spillgate_core::balance::granted(policy, &grants, name))
+            let own = grants.keys().map(|gpu_pool| {
+                (gpu_pool.clone(), spillgate_core::balance::granted(policy, &grants, gpu_pool))
             });
             decided.push(Decided { decision, broken, grants: own.collect() });
         }

@@ -30,6 +30,9 @@ const DRAIN: Span = Span::mins(10);
 /// The floor that a schedule puts under each pool at a moment of the replay.
 pub type Floors<'a> = dyn Fn(Stamp) -> BTreeMap<Name, Replicas> + 'a;
 
+/// Where the lines of a flight record go.
+pub type Recorder<'a> = dyn FnMut(&Line) -> std::io::Result<()> + 'a;
+
 /// What to run.
 pub struct Setup<'a> {
     /// The policy. A shadow policy is tried as if it were active.
@@ -49,7 +52,7 @@ pub struct Setup<'a> {
     /// Floors of schedules.
     pub floors: &'a Floors<'a>,
     /// Where the flight record goes.
-    pub record: Option<&'a mut dyn FnMut(&Line) -> std::io::Result<()>>,
+    pub record: Option<&'a mut Recorder<'a>>,
 }
 
 /// What came of it.
@@ -154,7 +157,7 @@ struct Body<'a> {
     world: World,
     driver: Driver,
     ledger: Ledger,
-    record: Option<&'a mut dyn FnMut(&Line) -> std::io::Result<()>>,
+    record: Option<&'a mut Recorder<'a>>,
     floors: &'a Floors<'a>,
     tick: Span,
 }
