@@ -16,7 +16,7 @@ use crate::policy::{Policy, PoolPolicy, Role, Supply};
 use crate::reason::{Cause, Reason, Reasons};
 use crate::share::{Ask, Grant};
 use crate::size::{Milli, Sized};
-use crate::units::{Gpus, Ratio, Replicas};
+use crate::units::{Gpus, Ratio, Replicas, finite};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -25,6 +25,8 @@ use alloc::vec::Vec;
 pub struct Target {
     /// Replicas needed, in thousandths of this pool's own; `None`: unknown.
     pub need: Option<Milli>,
+    /// The part of it that is needed for what is offered and late now.
+    pub present: Option<Milli>,
     /// Replicas wanted within the pool's bounds, before devices.
     pub wanted: Replicas,
     /// Replicas that can be asked for now.
@@ -76,7 +78,7 @@ pub fn spread(
             .iter()
             .map(|&i| weight(policy, profiles, offered, slowness, i, members[0]))
             .collect();
-        spread_role(policy, &members, &weights, sized.need, &mut targets);
+        spread_role(policy, &members, &weights, sized, &mut targets);
     }
     targets
 }
@@ -113,12 +115,14 @@ fn spread_role(
     policy: &Policy,
     members: &[usize],
     weights: &[f64],
-    need: Milli,
+    sized: &Sized,
     targets: &mut [Target],
 ) {
+    let need = sized.need;
     if let ([only], [_]) = (members, weights) {
         let pool = &policy.pools[*only];
         set_wanted(pool, need, &mut targets[*only]);
+        targets[*only].present = Some(sized.present);
         return;
     }
     // Cheapest capacity first: price of a replica over what it carries.
@@ -144,6 +148,9 @@ fn spread_role(
         let take = (left.max(0.0) / weight).min(if last { f64::INFINITY } else { room });
         left -= take * weight;
         set_wanted(pool, Milli::new(f64::from(target.floor.0) + take), target);
+        // Each variant has its part of the need of now, as of the need to come.
+        let part = target.need.map_or(0, |own| own.0) as f64 / need.0.max(1) as f64;
+        target.present = Some(Milli(libm::ceil(sized.present.0 as f64 * finite(part)) as u64));
     }
 }
 

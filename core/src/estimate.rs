@@ -12,7 +12,7 @@
 use crate::flow::Flow;
 use crate::model::{Mix, Profile};
 use crate::observation::Name;
-use crate::observe::{Observed, PoolView};
+use crate::observe::Observed;
 use crate::policy::{Policy, PoolPolicy, Role};
 use crate::units::{Load, Ratio, ReqRate, Span, Stamp};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -36,7 +36,6 @@ const HOME_SHARE_LEAST: f64 = 0.2;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
     last: Option<Stamp>,
-    in_system: Option<u64>,
     ticks: VecDeque<Tick>,
     mix: Option<Mix>,
 }
@@ -72,6 +71,9 @@ pub struct RoleLoad {
     pub backlog: f64,
     /// Requests that one reference replica finishes in a second when busy.
     pub each: ReqRate,
+    /// How long the last of those that wait will wait, by Little's law: waiting over first tokens
+    /// a second, in seconds. The engines' own TTFT tells it only when it is over.
+    pub wait: Option<f64>,
 }
 
 /// Runs the stage. `slowness` is one a pool, measured over predicted.
@@ -96,6 +98,7 @@ pub fn estimate(
         let slow = slowness.get(index).copied().unwrap_or(Ratio::ONE);
         let each = mix.map_or(ReqRate::ZERO, |mix| capacity(policy, profiles, pool, &mix, slow));
         let waiting = waiting_of(policy, observed, pool.role) as f64;
+        let served = served_rate(&memory.ticks, pool.role);
         let busy = |requests: f64| if each.get() > 0.0 { requests / each.get() } else { 0.0 };
         roles.push(RoleLoad {
             role: pool.role,
@@ -104,6 +107,7 @@ pub fn estimate(
                 .map(|rate| Load::new(busy(rate.get()))),
             backlog: busy(waiting),
             each,
+            wait: served.filter(|&rate| rate > 0.0).map(|rate| waiting / rate),
         });
     }
     roles.sort_by_key(|r| r.role);
@@ -143,7 +147,7 @@ fn push_tick(policy: &Policy, observed: &Observed, memory: &mut Memory) {
             exit.merge(&view.flow);
         }
     }
-    let arrivals = arrivals(policy, observed, memory, &entry);
+    let arrivals = arrivals(policy, observed, &entry);
     let length = memory.last.map_or(Span::ZERO, |last| observed.now.since(last));
     memory.last = Some(observed.now);
     if length > Span::ZERO {
@@ -155,34 +159,26 @@ fn push_tick(policy: &Policy, observed: &Observed, memory: &mut Memory) {
     }
 }
 
-/// Requests that came since the last tick, if somebody can tell.
-fn arrivals(
-    policy: &Policy,
-    observed: &Observed,
-    memory: &mut Memory,
-    entry: &Flow,
-) -> Option<f64> {
-    let views: Vec<&PoolView> = policy
-        .pools
-        .iter()
-        .zip(&observed.pools)
-        .filter(|(p, _)| is_entry(p.role))
-        .map(|(_, v)| v)
-        .collect();
-    let in_system = views.iter().fold(0_u64, |sum, v| {
-        sum.saturating_add(v.running).saturating_add(v.waiting).saturating_add(v.deferred)
-    });
-    let before = memory.in_system.replace(in_system);
+/// Requests that came since the last tick, if somebody can tell. Pods that are not seen are taken
+/// to get as many as those that are.
+fn arrivals(policy: &Policy, observed: &Observed, entry: &Flow) -> Option<f64> {
     if let Some(requests) = observed.router.and_then(|r| r.requests) {
         return Some(requests as f64);
     }
-    if views.iter().any(|v| !v.sighted) {
+    let (mut grown, mut seen, mut unseen) = (0.0, 0.0, 0.0);
+    for (pool, view) in policy.pools.iter().zip(&observed.pools) {
+        if is_entry(pool.role) {
+            grown += view.grown as f64;
+            seen += f64::from(view.serving.0);
+            unseen += f64::from(view.unseen.0);
+        }
+    }
+    if seen == 0.0 {
         return None;
     }
-    let grown = in_system as f64 - before? as f64;
     let local = (entry.finished as f64 + entry.rejected as f64 + grown).max(0.0);
     let home = observed.router.map_or(1.0, |r| 1.0 - r.share.ratio().get());
-    Some(local / home.max(HOME_SHARE_LEAST))
+    Some(local * (seen + unseen) / seen / home.max(HOME_SHARE_LEAST))
 }
 
 /// Arrivals per second over the last fifteen seconds; sooner, where a hundred arrivals show with
@@ -203,6 +199,20 @@ fn request_rate(ticks: &VecDeque<Tick>) -> Option<ReqRate> {
         }
     }
     (seconds > 0.0).then(|| ReqRate::new((arrivals / seconds).max(sure)))
+}
+
+/// First tokens a second that the pools of a role gave over the rate window.
+fn served_rate(ticks: &VecDeque<Tick>, role: Role) -> Option<f64> {
+    let (mut first_tokens, mut seconds) = (0_u64, 0.0);
+    for tick in ticks.iter().rev() {
+        let flow = if is_entry(role) { &tick.entry } else { &tick.exit };
+        first_tokens = first_tokens.saturating_add(flow.first_tokens);
+        seconds += tick.length.as_secs();
+        if seconds >= RATE_WINDOW.as_secs() {
+            break;
+        }
+    }
+    (seconds > 0.0).then(|| first_tokens as f64 / seconds)
 }
 
 /// Mean lengths over the last minute, or over two where a minute holds too few.

@@ -125,6 +125,9 @@ impl Judge<'_> {
             return moved(max, Reason::Bound { from: spec, to: max });
         }
         let to = self.target.reachable;
+        if to > spec.max(floor) && self.fell(spec) {
+            return held(Reason::DemandFell);
+        }
         if to > spec {
             let forced = self.target.need.is_none() || to == floor;
             let why = if forced && spec < floor {
@@ -137,7 +140,8 @@ impl Judge<'_> {
         let Some(need) = self.target.need else {
             return if spec > floor { held(Reason::HeldBlind) } else { Move::default() };
         };
-        if let Some(cancel) = self.cancel(spec, need.replicas()) {
+        let present = self.target.present.unwrap_or(need).min(need);
+        if let Some(cancel) = self.cancel(spec, present.replicas()) {
             return cancel;
         }
         if spec <= floor || !need.fits(spec.less(Replicas(1))) {
@@ -146,14 +150,21 @@ impl Judge<'_> {
         self.remove_one(spec, memory)
     }
 
+    /// Demand now is below half of what is asked for already: no time to grow on a forecast.
+    fn fell(&self, spec: Replicas) -> bool {
+        let now = self.target.present.or(self.target.need);
+        now.is_some_and(|now| now.0.saturating_mul(2) < u64::from(spec.0) * 1_000)
+    }
+
     /// Replicas that never got a node go as soon as nobody needs them.
-    fn cancel(&self, spec: Replicas, need: Replicas) -> Option<Move> {
-        let with_node = spec.less(self.view.unscheduled);
-        let keep = Replicas(need.0.max(self.target.floor.0).max(with_node.0));
-        let hopeless =
-            Replicas((spec.less(self.view.unplaceable) + Replicas(1)).0.max(self.target.floor.0));
-        let to = if keep < spec { keep } else { hopeless };
-        (self.view.unscheduled > Replicas::ZERO && to < spec)
+    fn cancel(&self, spec: Replicas, present: Replicas) -> Option<Move> {
+        let view = self.view;
+        let with_node = spec.less(view.unscheduled);
+        let needed = present.max(self.target.floor).max(with_node);
+        // One stays Pending where devices have run out: it is the first to know of a free one.
+        let hopeful = (spec.less(view.unplaceable) + Replicas(1)).max(self.target.floor);
+        let to = if self.fell(spec) { needed.min(hopeful) } else { hopeful };
+        (view.unscheduled > Replicas::ZERO && to < spec)
             .then(|| moved(to, Reason::Cancelled { from: spec, to }))
     }
 

@@ -93,6 +93,9 @@ pub struct PoolView {
     pub silent: bool,
     /// What the serving and draining pods did since the last tick.
     pub flow: Flow,
+    /// Growth of work in the engines that were also seen a tick ago: requests running and waiting
+    /// now, less those then.
+    pub grown: i64,
     /// Requests waiting for capacity.
     pub waiting: u64,
     /// Requests waiting for something else (KV transfer, adapter).
@@ -335,6 +338,10 @@ fn take_sample(
         if let Some(before) = before {
             let restarted = before.epoch != engine.epoch && before.epoch != 0 && engine.epoch != 0;
             view.flow.add(&totals, &before.totals, restarted);
+            let then = if restarted { 0 } else { before.shown.0.saturating_add(before.shown.1) };
+            let grown = i128::from(running.saturating_add(waiting)) - i128::from(then);
+            let grown = i64::try_from(grown).unwrap_or(if grown > 0 { i64::MAX } else { i64::MIN });
+            view.grown = view.grown.saturating_add(grown);
             moved |= restarted || totals != before.totals || before.shown != (running, waiting);
         } else {
             moved = true;

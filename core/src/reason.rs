@@ -157,6 +157,8 @@ pub enum Reason {
     HeldByOverflow,
     /// No pod that is proven idle enough can be named.
     HeldNoVictim,
+    /// Demand is now below half of what is asked for: nothing is ordered on a forecast.
+    DemandFell,
     /// The last write did not take.
     WriteFailed,
     /// Somebody set zero replicas, and the policy does not allow zero: treated as a pause.
@@ -250,6 +252,7 @@ impl Reason {
             Self::HeldByMove => "HeldByMove",
             Self::HeldByOverflow => "HeldByOverflow",
             Self::HeldNoVictim => "HeldNoVictim",
+            Self::DemandFell => "DemandFell",
             Self::WriteFailed => "WriteFailed",
             Self::PausedAtZero => "PausedAtZero",
             Self::Paused => "Paused",
@@ -332,6 +335,7 @@ impl fmt::Display for Reason {
             Self::HeldByMove => f.write_str("not down: replicas are starting or draining"),
             Self::HeldByOverflow => f.write_str("not down: traffic is spilling"),
             Self::HeldNoVictim => f.write_str("not down: no pod is proven idle enough"),
+            Self::DemandFell => f.write_str("not up: demand is below half of what is asked for"),
             Self::WriteFailed => f.write_str("the last write did not take; decided anew"),
             Self::PausedAtZero => f.write_str("somebody set 0 replicas: taken as a pause"),
             Self::Paused => f.write_str("the policy is paused"),

@@ -3,14 +3,13 @@
 //! A replica is planned to be busy for [`BUSY_SHARE`] of its time, so that random arrivals find it
 //! free often enough; between this share and a TTFT quantile stands the queue, for which there is
 //! no formula, and until profiles carry simulated utilisations the share is a stated 0.7. Work that
-//! already waits is to be gone within a lead time. If requests wait and their mean TTFT is above
-//! the target although the model sees no need, the model is wrong and a tenth more is asked for.
+//! already waits is to be gone within a lead time. If requests will wait longer than the TTFT target
+//! although the model sees no need, the model is wrong and a tenth more is asked for.
 //!
 //! Worked number: an upper bound of 5.2 busy replicas needs 5.2 / 0.7 = 7.43, bought as 8 (a need
 //! of 7.35 or less is bought as 7: a twentieth of the whole is not worth a replica).
 
-use crate::estimate::{Offered, capacity};
-use crate::flow::Flow;
+use crate::estimate::{Offered, RoleLoad, capacity};
 use crate::forecast::Expected;
 use crate::model::{Mix, Profile};
 use crate::observation::Name;
@@ -34,6 +33,8 @@ pub struct Sized {
     pub role: Role,
     /// Replicas needed at the lead time.
     pub need: Milli,
+    /// Replicas needed for what is offered and late now.
+    pub present: Milli,
 }
 
 /// Thousandths of a replica.
@@ -77,30 +78,27 @@ pub fn size(
             let planned = upper.get() / BUSY_SHARE;
             let catch_up = lead(role.role).as_secs().max(CATCH_UP_LEAST.as_secs());
             let late = load.get() + role.backlog / catch_up;
-            let guard = guard(policy, observed, offered, role.role);
-            Some(Sized { role: role.role, need: Milli::new(planned.max(late).max(guard)) })
+            let late = late.max(guard(policy, observed, offered, role));
+            let present = Milli::new(late.max(load.get() / BUSY_SHARE));
+            Some(Sized { role: role.role, need: Milli::new(planned.max(late)), present })
         })
         .collect()
 }
 
-/// What latency alone would ask for: a tenth above what serves, if requests wait and the mean of
-/// their TTFT is above the target.
-fn guard(policy: &Policy, observed: &Observed, offered: &Offered, role: Role) -> f64 {
-    let (mut flow, mut waiting, mut serving) = (Flow::default(), 0_u64, 0_u32);
+/// What the queue alone would ask for: a tenth above what is there, if more than one request a
+/// replica waits and the last of them will wait for longer than the TTFT target.
+fn guard(policy: &Policy, observed: &Observed, offered: &Offered, load: &RoleLoad) -> f64 {
+    let (mut waiting, mut there) = (0_u64, 0_u32);
     for (pool, view) in policy.pools.iter().zip(&observed.pools) {
-        if pool.role == role {
-            flow.merge(&view.flow);
+        if pool.role == load.role {
             waiting = waiting.saturating_add(view.waiting);
-            serving = serving.saturating_add(view.serving.0);
+            there = there.saturating_add(view.serving.0).saturating_add(view.unseen.0);
         }
     }
-    let (Some(target), Some(mix)) = (policy.objectives.ttft, offered.mix) else { return 0.0 };
-    if flow.first_tokens == 0 || waiting <= u64::from(serving) {
-        return 0.0;
-    }
-    let mean = flow.ttft_sum as f64 / flow.first_tokens as f64;
-    let bound = target.for_input(Tokens(finite(mix.context) as u64)).0 as f64;
-    if mean > bound { f64::from(serving) * 1.1 } else { 0.0 }
+    let (Some(target), Some(wait)) = (policy.objectives.ttft, load.wait) else { return 0.0 };
+    let context = offered.mix.map_or(0.0, |mix| finite(mix.context));
+    let bound = target.for_input(Tokens(context as u64)).as_secs();
+    if waiting > u64::from(there) && wait > bound { f64::from(there) * 1.1 } else { 0.0 }
 }
 
 /// Replicas that carry a steady `rate` of requests like `mix`, a number a pool in the policy's

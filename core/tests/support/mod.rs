@@ -1,6 +1,8 @@
 //! Policies, profiles and observations that tests build on.
 #![allow(dead_code)]
 
+pub(crate) mod fleet;
+
 use spillgate_core::model::{Limits, Profile, StepModel};
 use spillgate_core::observation::{Name, Observation, PodSeen, PoolSeen};
 use spillgate_core::policy::{
