@@ -3,7 +3,6 @@
 //! Each test talks to a tiny server of its own on 127.0.0.1, and to the real binary.
 //!
 //! Worked number: a server that accepts and never answers is given up after 3 s.
-#![cfg(feature = "cluster")]
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -40,7 +39,7 @@ fn serve(answer: fn(&mut TcpStream)) -> (String, Receiver<String>) {
 }
 
 fn inspect(url: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_spillgate"));
+    let mut command = Command::new(spillgate_e2e::spillgate());
     // A proxy of the environment must not see pod addresses.
     command.env("http_proxy", "http://127.0.0.1:1").env("HTTP_PROXY", "http://127.0.0.1:1");
     command.args(["inspect", "-o", "json", url]).output().expect("the binary runs")
