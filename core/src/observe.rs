@@ -217,6 +217,8 @@ fn pool_view(
     }
     count(&mut view);
     let ready = || seen.pods.values().filter(|p| p.deleting.is_none() && p.ready.is_some());
+    let nodeless = seen.pods.values().filter(|p| p.deleting.is_none() && p.scheduled.is_none());
+    view.unscheduled = Replicas(u32::try_from(nodeless.count()).unwrap_or(u32::MAX));
     let silent = ready().filter(|p| p.scrape != Scrape::Fresh).count();
     view.silent = silent * 100 > ready().count() * UNSEEN_TOLERATED_PERCENT as usize;
     view
@@ -233,7 +235,6 @@ fn count(view: &mut PoolView) {
     view.unseen = of(PodState::Unseen);
     view.draining = of(PodState::Draining);
     view.unplaceable = of(PodState::Unplaceable);
-    view.unscheduled = of(PodState::Pending) + view.unplaceable;
     let lost = of(PodState::Frozen) + of(PodState::StartFailed) + view.unplaceable;
     let spec = view.spec.unwrap_or(Replicas::ZERO);
     view.coming = spec.less(view.serving + view.unseen + lost);
