@@ -43,6 +43,8 @@ pub enum Input {
         pool: Name,
         /// The pod's uid.
         pod: Name,
+        /// When it was asked, as the effect said: an answer to an earlier round comes too late.
+        asked: Stamp,
         /// How it went.
         scrape: Scrape,
         /// What its engines said; empty unless fresh.
@@ -83,6 +85,8 @@ pub enum Effect {
         pool: Name,
         /// The pod's uid.
         pod: Name,
+        /// The round that asks; to be handed back with the answer.
+        asked: Stamp,
     },
     /// Write `spec.replicas`, if what was read still stands; answer with [`Input::Wrote`].
     Write {
@@ -172,8 +176,12 @@ impl Driver {
                 }
                 Vec::new()
             }
-            Input::Scraped { policy, pool, pod, scrape, engines } => {
-                let Some(round) = &mut self.round else { return Vec::new() };
+            Input::Scraped { policy, pool, pod, asked, scrape, engines } => {
+                // Old counters beside newer ones would look like a restart, and a restart like load.
+                let Some(round) = self.round.as_mut().filter(|round| round.opened() == asked)
+                else {
+                    return Vec::new();
+                };
                 round.answer(policy, &pool, &pod, scrape, engines);
                 if round.complete() { self.close_round() } else { Vec::new() }
             }

@@ -1,7 +1,7 @@
 //! One round of scrapes: what was known when it opened, completed by what pods answer.
 //!
 //! Worked number: with 12 ready pods a round is complete at the 12th answer; a second answer of
-//! the same pod changes nothing.
+//! the same pod, or an answer to the round before, changes nothing.
 
 use super::{Effect, Watched};
 use spillgate_core::observation::{EngineSample, Name, Observation, Scrape};
@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 /// An open round.
 #[derive(Debug)]
 pub(super) struct Round {
+    opened: Stamp,
     seen: Vec<Observation>,
     /// (policy, pod) that have not answered yet.
     missing: BTreeSet<(usize, Name)>,
@@ -32,13 +33,13 @@ impl Round {
                         // Until it answers it has timed out.
                         pod.scrape = Scrape::Timeout;
                         let (pool, pod) = (name.clone(), uid.clone());
-                        scrapes.push(Effect::Scrape { policy, pool, pod });
+                        scrapes.push(Effect::Scrape { policy, pool, pod, asked: now });
                     }
                 }
             }
             seen.push(Observation { now, pools, router, devices });
         }
-        (Self { seen, missing }, scrapes)
+        (Self { opened: now, seen, missing }, scrapes)
     }
 
     /// Takes an answer; one that nobody waits for is dropped.
@@ -61,6 +62,10 @@ impl Round {
                 seen.engines = engines;
             }
         }
+    }
+
+    pub(super) const fn opened(&self) -> Stamp {
+        self.opened
     }
 
     pub(super) fn complete(&self) -> bool {

@@ -83,6 +83,9 @@ pub struct Header {
 pub struct Keyframe {
     /// When.
     pub at: Stamp,
+    /// All bucket layouts so far, so that a flight cut off before here still reads.
+    #[serde(default)]
+    pub layouts: Vec<Vec<u64>>,
     /// Memories after the last tick; empty ones at the start.
     pub memories: Vec<Memory>,
     /// Observations of the last tick, encoded; `null` before the first.
@@ -169,7 +172,8 @@ impl Recorder {
     /// A keyframe of the state as it is now: after the last tick.
     fn keyframe(&mut self, at: Stamp, memories: Vec<Memory>) -> Line {
         self.last_keyframe = Some(at);
-        Line::Keyframe(Keyframe { at, memories, observations: self.before.clone() })
+        let layouts = self.layouts.all().to_vec();
+        Line::Keyframe(Keyframe { at, layouts, memories, observations: self.before.clone() })
     }
 }
 

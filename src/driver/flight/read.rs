@@ -141,6 +141,9 @@ impl Rerun {
             return Ok(());
         }
         self.begun = true;
+        if !keyframe.layouts.is_empty() {
+            self.layouts = Layouts::new(keyframe.layouts);
+        }
         for (index, memory) in keyframe.memories.into_iter().enumerate() {
             let observation = &keyframe.observations[index];
             let previous = match observation {
@@ -154,10 +157,10 @@ impl Rerun {
     }
 
     fn tick(&mut self, tick: Tick) -> Result<(), String> {
-        self.layouts.extend(tick.layouts);
         if !self.begun {
-            return Ok(());
+            return Err("a tick before the first keyframe; cut flights at a keyframe".to_owned());
         }
+        self.layouts.extend(tick.layouts);
         if tick.policies.len() != self.names.len() {
             return Err(format!("the tick must have {} policies", self.names.len()));
         }

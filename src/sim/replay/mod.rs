@@ -198,9 +198,10 @@ impl Body<'_> {
 
     fn carry_out(&mut self, now: Stamp, effect: Effect) -> Result<Vec<Effect>, ReplayError> {
         match effect {
-            Effect::Scrape { policy, pool, pod } => {
+            Effect::Scrape { policy, pool, pod, asked } => {
                 let (scrape, engines): (Scrape, _) = self.world.scrape(&pool, &pod);
-                Ok(self.driver.on(now, Input::Scraped { policy, pool, pod, scrape, engines }))
+                let scraped = Input::Scraped { policy, pool, pod, asked, scrape, engines };
+                Ok(self.driver.on(now, scraped))
             }
             Effect::Write { policy, pool, write } => {
                 let Write { to, version, victim, .. } = write;
