@@ -43,11 +43,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ),
     ("src/profile/fit.rs", "columns", "the text of an error message"),
     ("src/sim/score.rs", "columns", "a property inside `proptest!`, where rustfmt does not wrap"),
-    (
-        "tests/engine_pages.rs",
-        "columns",
-        "`matches!` with a guard, which rustfmt does not wrap",
-    ),
+    ("tests/engine_pages.rs", "columns", "`matches!` with a guard, which rustfmt does not wrap"),
     (
         "tests/policy_check.rs",
         "columns",
