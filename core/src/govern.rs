@@ -124,10 +124,7 @@ impl Judge<'_> {
         if spec > max {
             return moved(max, Reason::Bound { from: spec, to: max });
         }
-        let to = self.target.reachable;
-        if to > spec.max(floor) && self.fell(spec) {
-            return held(Reason::DemandFell);
-        }
+        let to = self.reach(spec);
         if to > spec {
             let forced = self.target.need.is_none() || to == floor;
             let why = if forced && spec < floor {
@@ -136,6 +133,9 @@ impl Judge<'_> {
                 Reason::Up { from: spec, to }
             };
             return moved(to, why);
+        }
+        if self.target.reachable > spec {
+            return held(Reason::DemandFell);
         }
         let Some(need) = self.target.need else {
             return if spec > floor { held(Reason::HeldBlind) } else { Move::default() };
@@ -150,10 +150,19 @@ impl Judge<'_> {
         self.remove_one(spec, memory)
     }
 
-    /// Demand now is below half of what is asked for already: no time to grow on a forecast.
+    /// What may be asked for: a forecast may double what is needed now, not more.
+    fn reach(&self, spec: Replicas) -> Replicas {
+        let reachable = self.target.reachable;
+        let Some(now) = self.target.present.or(self.target.need) else { return reachable };
+        let double = Replicas(u32::try_from(now.0.saturating_mul(2) / 1_000).unwrap_or(u32::MAX));
+        reachable.min(double.max(spec).max(self.target.floor))
+    }
+
+    /// Demand now is well below half of what is asked for. (Half would order again what was just
+    /// cancelled.)
     fn fell(&self, spec: Replicas) -> bool {
         let now = self.target.present.or(self.target.need);
-        now.is_some_and(|now| now.0.saturating_mul(2) < u64::from(spec.0) * 1_000)
+        now.is_some_and(|now| now.0.saturating_mul(5) < u64::from(spec.0) * 2_000)
     }
 
     /// Replicas that never got a node go as soon as nobody needs them.

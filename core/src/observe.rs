@@ -79,6 +79,8 @@ pub struct PoolView {
     pub serving: Replicas,
     /// Pods that served and are not seen now.
     pub unseen: Replicas,
+    /// Pods that show work and make none.
+    pub frozen: Replicas,
     /// Replicas asked for that may still come in time.
     pub coming: Replicas,
     /// Pods without a node.
@@ -238,7 +240,8 @@ fn count(view: &mut PoolView) {
     view.unseen = of(PodState::Unseen);
     view.draining = of(PodState::Draining);
     view.unplaceable = of(PodState::Unplaceable);
-    let lost = of(PodState::Frozen) + of(PodState::StartFailed) + view.unplaceable;
+    view.frozen = of(PodState::Frozen);
+    let lost = view.frozen + of(PodState::StartFailed) + view.unplaceable;
     let spec = view.spec.unwrap_or(Replicas::ZERO);
     view.coming = spec.less(view.serving + view.unseen + lost);
     let all = view.serving.0.saturating_add(view.unseen.0);

@@ -114,10 +114,14 @@ fn excess(
     let mut worst = (Permille::ZERO, None);
     for role in &offered.roles {
         let members = || (0..policy.pools.len()).filter(|&i| policy.pools[i].role == role.role);
-        let serving: u32 = members().map(|i| observed.pools[i].serving.0).sum();
-        let dormant = members()
-            .all(|i| targets[i].floor == Replicas::ZERO && targets[i].wanted == Replicas::ZERO);
-        if serving == 0 && !dormant && offered.requests.is_none_or(|r| r.get() > 0.0) {
+        // Pods that are not seen serve all the same: a metrics outage must not open the gate.
+        let serving: u32 = members()
+            .map(|i| &observed.pools[i])
+            .map(|view| view.serving.0.saturating_add(view.unseen.0))
+            .fold(0, u32::saturating_add);
+        let nothing = serving == 0 && members().all(|i| observed.pools[i].frozen == Replicas::ZERO);
+        let dormant = |i: usize| targets[i].floor.max(targets[i].wanted) == Replicas::ZERO;
+        if nothing && !members().all(dormant) {
             return (Permille(1_000), Some(Cause::Unavailable));
         }
         let Some(load) = role.load else { continue };

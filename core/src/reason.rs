@@ -157,7 +157,7 @@ pub enum Reason {
     HeldByOverflow,
     /// No pod that is proven idle enough can be named.
     HeldNoVictim,
-    /// Demand is now below half of what is asked for: nothing is ordered on a forecast.
+    /// More would be twice what demand needs now: not ordered on a forecast alone.
     DemandFell,
     /// The last write did not take.
     WriteFailed,
@@ -335,7 +335,7 @@ impl fmt::Display for Reason {
             Self::HeldByMove => f.write_str("not down: replicas are starting or draining"),
             Self::HeldByOverflow => f.write_str("not down: traffic is spilling"),
             Self::HeldNoVictim => f.write_str("not down: no pod is proven idle enough"),
-            Self::DemandFell => f.write_str("not up: demand is below half of what is asked for"),
+            Self::DemandFell => f.write_str("not up: demand now needs less than half of it"),
             Self::WriteFailed => f.write_str("the last write did not take; decided anew"),
             Self::PausedAtZero => f.write_str("somebody set 0 replicas: taken as a pause"),
             Self::Paused => f.write_str("the policy is paused"),

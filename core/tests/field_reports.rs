@@ -37,6 +37,28 @@ fn a_metrics_outage_at_peak_hour_shrinks_nothing() {
 }
 
 #[test]
+fn a_metrics_outage_is_no_reason_to_pay() {
+    let mut fleet = fleet(web(1, 10), vec![BUSY; 3]);
+    fleet.arrivals = Some(3);
+    fleet.seconds(60);
+    for pod in fleet.pools.get_mut("web").expect("the pool") {
+        pod.scrape = Scrape::Timeout;
+    }
+    for _ in 0..300 {
+        let decision = fleet.second();
+        assert_eq!((decision.route, decision.excess.0), (None, 0), "{decision:?}");
+    }
+}
+
+#[test]
+fn nothing_that_serves_opens_the_gate_before_anybody_is_refused() {
+    let mut fleet = fleet(web(1, 10), vec![STARTING]);
+    fleet.arrivals = Some(0);
+    let share = fleet.seconds(11).route;
+    assert_eq!(share.map(|s| s.0), Some(1_000));
+}
+
+#[test]
 fn one_pod_that_does_not_answer_does_not_stop_growth() {
     let drowning = Pod { waiting: 30, running: 64, finishes: 4, ..BUSY };
     let silent = Pod { scrape: Scrape::Timeout, ..drowning.clone() };
