@@ -2,7 +2,7 @@
 //!
 //! [`exposition`] scans the text without copying it, [`dialect`] and [`vllm`] know the names,
 //! [`page`] makes one [`spillgate_core::observation::EngineSample`] an engine and says what is
-//! missing, [`render`] writes a page from samples, so that a simulated engine and a scraped one
+//! missing, [`render()`] writes a page from samples, so that a simulated engine and a scraped one
 //! are the same thing. [`second_opinion`] reads a page with somebody else's parser.
 //!
 //! Worked number: the waiting gauges 0, 0, 41 and 3 of a pod with four data-parallel engines are

@@ -3,7 +3,7 @@
 //! The story: [`tree`] reads YAML into [`node`]s with lines, [`walk`] holds each document against the one table in
 //! [`schema`], [`rules`] holds its fields against each other, [`across`] the documents against each
 //! other and [`feasible`] against profiles and devices. Every problem of all files comes out of one
-//! [`check`]. What has no error becomes a [`manifest`] with its defaults, and [`resolve`] makes of
+//! [`check`]. What has no error becomes a [`manifest`] with its defaults, and [`resolve()`] makes of
 //! it what the brain reads.
 //!
 //! Worked number: a file of 499 policies is checked in 74 ms by a debug build.
