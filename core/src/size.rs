@@ -3,8 +3,10 @@
 //! A replica is planned to be busy for [`BUSY_SHARE`] of its time, so that random arrivals find it
 //! free often enough; between this share and a TTFT quantile stands the queue, for which there is
 //! no formula, and until profiles carry simulated utilisations the share is a stated 0.7. Work that
-//! already waits is to be gone within a lead time. If requests wait and their mean TTFT is above
-//! the target although the model sees no need, the model is wrong and a tenth more is asked for.
+//! already waits is to be gone within a lead time. If requests wait nearly everywhere and their
+//! mean TTFT is above the target although the model sees no need, the model is wrong and a tenth
+//! more is asked for. A queue at some replicas beside others that have none is an old one: a new
+//! replica would take nothing of it.
 //!
 //! Worked number: an upper bound of 5.2 busy replicas needs 5.2 / 0.7 = 7.43, bought as 8 (a need
 //! of 7.35 or less is bought as 7: a twentieth of the whole is not worth a replica).
@@ -83,19 +85,22 @@ pub fn size(
         .collect()
 }
 
-/// What latency alone would ask for: a tenth above what serves, if requests wait and the mean of
-/// their TTFT is above the target.
+/// What latency alone would ask for: a tenth above what serves, if requests wait nearly everywhere
+/// and the mean of their TTFT is above the target.
 fn guard(policy: &Policy, observed: &Observed, offered: &Offered, role: Role) -> f64 {
     let (mut flow, mut waiting, mut serving) = (Flow::default(), 0_u64, 0_u32);
+    let mut without_queue = 0_u32;
     for (pool, view) in policy.pools.iter().zip(&observed.pools) {
         if pool.role == role {
             flow.merge(&view.flow);
             waiting = waiting.saturating_add(view.waiting);
             serving = serving.saturating_add(view.serving.0);
+            without_queue = without_queue.saturating_add(view.without_queue.0);
         }
     }
     let (Some(target), Some(mix)) = (policy.objectives.ttft, offered.mix) else { return 0.0 };
-    if flow.first_tokens == 0 || waiting <= u64::from(serving) {
+    let some_are_free = without_queue.saturating_mul(4) > serving;
+    if flow.first_tokens == 0 || waiting <= u64::from(serving) || some_are_free {
         return 0.0;
     }
     let mean = flow.ttft_sum as f64 / flow.first_tokens as f64;
