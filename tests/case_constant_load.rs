@@ -138,7 +138,7 @@ fn a_constant_load_is_met_without_a_cascade_and_then_left_alone() {
 }
 
 #[test]
-fn the_case_of_constant_load_keeps_all_its_lines() {
+fn the_case_of_constant_load_keeps_its_lines_but_the_two_that_are_named() {
     let Some(file) = shared("cases/d-constant-load-slow-start.trace.csv") else { return };
     let trace = trace::read(&file, 1).expect("the case");
     assert_eq!(trace.requests.len(), 1_800);
