@@ -113,7 +113,19 @@ fn used_up_devices_are_named_and_the_rest_spills_until_the_load_is_gone() {
 /// Two nodes of eight and replicas of five: six devices are free, and not one replica fits.
 #[test]
 fn a_replica_that_no_node_takes_becomes_a_verdict_and_goes_when_the_load_does() {
-    let stage = played(&pair(&made_up(5), 8), 16, made_up(5), overload());
+    judge_unplaceable(100);
+}
+
+/// The one more that is needed fits the count of devices, so only its waiting for a node tells.
+#[test]
+fn a_replica_that_no_node_takes_is_a_verdict_even_where_the_count_says_that_it_fits() {
+    judge_unplaceable(59);
+}
+
+/// Six requests a second of `output` tokens: 67 tokens keep one decode replica busy.
+fn judge_unplaceable(output: u32) {
+    let load = steady(LOAD.0, LOAD.1, 6, 100, output);
+    let stage = played(&pair(&made_up(5), 8), 16, made_up(5), load);
     let writes = stage.writes("decode");
     let ups = writes.iter().filter(|(_, from, to)| to > from).count();
     assert!((1..=2).contains(&ups), "asks once, not again and again: {writes:?}");
@@ -123,6 +135,10 @@ fn a_replica_that_no_node_takes_becomes_a_verdict_and_goes_when_the_load_does() 
     let named = first(&stage, exhausted);
     assert!(named <= budget + 60, "named at {named} s, the start budget ends at {budget}");
     assert_gate(&stage, Cause::Exhausted, named.max(budget) + 70);
+    let overloaded = |r: &&Row| (budget + 10..LOAD.1).contains(&r.second());
+    for row in stage.rows.iter().filter(overloaded) {
+        assert!(exhausted(row), "at {} s: {:?}", row.second(), row.decision.pools[0].reasons);
+    }
     let after = stage.rows.iter().filter(|r| r.second() > budget + 60);
     let waits = after.map(|r| r.spec("decode") - r.ready("decode")).max();
     assert!(waits <= Some(1), "no more than one is left to try: {writes:?}");
@@ -155,9 +171,13 @@ fn a_device_pool_without_devices_sends_everything_outside() {
     });
     assert_eq!(cause, Some(Cause::Unavailable));
     assert!(stage.rows.iter().all(|r| r.spec("decode") <= 2 && r.spec("prefill") <= 2));
-    let outside = |o: &&Outcome| matches!(o, Outcome::External { .. });
-    let outcomes = stage.world.outcomes();
-    assert_eq!(outcomes.iter().filter(outside).count(), outcomes.len());
+    // Until the cause has lasted five seconds and the router has followed there is nobody to serve.
+    let followed = (LOAD.0 + 9) * 1_000_000_000_000;
+    let requests = steady(LOAD.0, LOAD.1, 2, 100, 100);
+    for (request, outcome) in requests.iter().zip(stage.world.outcomes()) {
+        let outside = matches!(outcome, Outcome::External { .. });
+        assert!(outside || request.at.0 < followed, "{request:?}: {outcome:?}");
+    }
 }
 
 #[test]

@@ -266,6 +266,20 @@ fn fit_grant(
             target.reasons.push(Reason::Exhausted { wanted, possible, free });
         }
     }
+    for i in members(policy, gpu_pool) {
+        believe_nodes(&observed.pools[i], free, &mut targets[i]);
+    }
+}
+
+/// Devices may be free in number while no node takes the replica: one that waited for its whole
+/// start budget says so, whatever the count.
+fn believe_nodes(view: &PoolView, free: Gpus, target: &mut Target) {
+    let possible = view.spec.unwrap_or(Replicas::ZERO).less(view.unplaceable);
+    let lacking = target.need.is_some() && target.wanted > possible;
+    if view.unplaceable > Replicas::ZERO && lacking && target.short.is_none() {
+        target.short = Some(Cause::Exhausted);
+        target.reasons.push(Reason::Exhausted { wanted: target.wanted, possible, free });
+    }
 }
 
 /// Keeps prefill from growing past what decode can take, and the reverse.

@@ -12,7 +12,7 @@
 use crate::flow::Flow;
 use crate::model::{Mix, Profile};
 use crate::observation::Name;
-use crate::observe::Observed;
+use crate::observe::{Observed, PoolView};
 use crate::policy::{Policy, PoolPolicy, Role};
 use crate::units::{Load, Ratio, ReqRate, Span, Stamp};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -86,7 +86,8 @@ pub fn estimate(
 ) -> Offered {
     push_tick(policy, observed, memory);
     let requests = request_rate(&memory.ticks);
-    if let Some(mix) = mean_lengths(policy, &memory.ticks) {
+    let pressed = memory.mix.is_none() && observed.pools.iter().any(is_pressed);
+    if let Some(mix) = mean_lengths(policy, &memory.ticks, pressed) {
         memory.mix = Some(mix);
     }
     let mix = memory.mix;
@@ -130,6 +131,11 @@ pub(crate) fn capacity(
 /// True for the pools that requests enter first.
 const fn is_entry(role: Role) -> bool {
     matches!(role, Role::Prefill | Role::Mixed | Role::Pooling)
+}
+
+/// More requests wait than replicas serve.
+fn is_pressed(view: &PoolView) -> bool {
+    view.waiting > u64::from(view.serving.0)
 }
 
 fn waiting_of(policy: &Policy, observed: &Observed, role: Role) -> u64 {
@@ -215,8 +221,9 @@ fn served_rate(ticks: &VecDeque<Tick>, role: Role) -> Option<f64> {
     (seconds > 0.0).then(|| first_tokens as f64 / seconds)
 }
 
-/// Mean lengths over the last minute, or over two where a minute holds too few.
-fn mean_lengths(policy: &Policy, ticks: &VecDeque<Tick>) -> Option<Mix> {
+/// Mean lengths over the last minute, or over two where a minute holds too few. Where nothing is
+/// known yet and a queue forms (`pressed`), a handful in a rate window is better than to wait.
+fn mean_lengths(policy: &Policy, ticks: &VecDeque<Tick>, pressed: bool) -> Option<Mix> {
     let generates = policy.pools.iter().any(|p| matches!(p.role, Role::Decode | Role::Mixed));
     let (mut entry, mut exit, mut seconds) = (Flow::default(), Flow::default(), 0.0);
     for tick in ticks.iter().rev() {
@@ -229,7 +236,8 @@ fn mean_lengths(policy: &Policy, ticks: &VecDeque<Tick>) -> Option<Mix> {
         }
     }
     // A handful will do once a full window has brought no more than that.
-    let needed = if seconds >= MIX_WINDOW.as_secs() { LENGTHS_FEW } else { LENGTHS_ENOUGH };
+    let window = if pressed { RATE_WINDOW } else { MIX_WINDOW };
+    let needed = if seconds >= window.as_secs() { LENGTHS_FEW } else { LENGTHS_ENOUGH };
     let prompts_known = entry.first_tokens >= needed;
     let outputs_known = !generates || exit.finished >= needed;
     if !prompts_known || !outputs_known {

@@ -1,10 +1,10 @@
 //! Stage 8, govern: up at once, down one by one, and only on proof.
 //!
-//! A serving replica goes only when every tick of a full window was seen, showed a need that the
-//! rest of the fleet carries with room, and nothing contradicts it now: no queue, nothing starting,
-//! no spill, no unseen pods, and a named pod that is least busy. A restart, a new leader or an
-//! outage begins the window anew. Replicas that never got a node, a bound that was lowered and a
-//! donor's gift are not scale-down and do not wait.
+//! A serving replica goes only when every tick of a full window was seen, showed no standing queue
+//! and a need that the rest of the fleet carries with room, and nothing contradicts it now: no
+//! queue, nothing starting, no spill, no unseen pods, and a named pod that is least busy. A restart,
+//! a new leader or an outage begins the window anew. Replicas that never got a node, a bound that
+//! was lowered and a donor's gift are not scale-down and do not wait.
 //!
 //! Worked number: 12 replicas and a window of 5 minutes remove one every
 //! clamp(10 * 300 s / 12, 10 s, 60 s) = 60 s; 200 replicas one every 15 s.
@@ -19,6 +19,9 @@ use crate::window::Peak;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+
+/// Requests waiting per serving replica above which a tick is no proof of low load.
+const QUEUE_STANDS: u64 = 4;
 
 /// What this stage remembers, by pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -91,7 +94,11 @@ impl PoolMemory {
         match judge.target.need {
             Some(need) if judge.sighted => {
                 self.proof_since.get_or_insert(judge.now);
-                self.peak.push(judge.now, need.0, judge.policy.scale_down.window);
+                // While a queue stands, all that serves is needed, whatever the model says.
+                let queue = judge.view.waiting / QUEUE_STANDS > u64::from(judge.view.serving.0);
+                let serving = u64::from(judge.view.serving.0) * 1_000;
+                let need = if queue { need.0.max(serving) } else { need.0 };
+                self.peak.push(judge.now, need, judge.policy.scale_down.window);
             }
             _ => {
                 *self = Self { removed: self.removed, ..Self::default() };

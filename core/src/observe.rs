@@ -100,6 +100,8 @@ pub struct PoolView {
     pub grown: i64,
     /// Requests waiting for capacity.
     pub waiting: u64,
+    /// Serving pods with nothing waiting: what arrives now is begun at once.
+    pub without_queue: Replicas,
     /// Requests waiting for something else (KV transfer, adapter).
     pub deferred: u64,
     /// Requests running.
@@ -279,7 +281,11 @@ fn pod_state(
             if pod.engines.iter().all(|e| e.awake == Some(false)) {
                 return PodState::Starting;
             }
+            let before = view.waiting;
             add_gauges(pod, view);
+            if view.waiting == before {
+                view.without_queue = view.without_queue + Replicas(1);
+            }
             PodState::Serving
         }
         (Some(_), false) => {
