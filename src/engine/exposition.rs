@@ -11,13 +11,16 @@
 //! 30 microseconds.
 
 mod faults;
+mod labels;
+mod run;
 #[cfg(test)]
 mod tests;
 
 pub use faults::{Malformed, PageError, Problem};
 
 use super::number::{number, short_decimal};
-use memchr::{memchr, memchr2, memchr3};
+use labels::{Span, label_twice, read_labels};
+use memchr::{memchr, memchr3};
 use std::borrow::Cow;
 
 /// The largest page that is read, in bytes.
@@ -33,15 +36,6 @@ pub fn page_text(body: &[u8]) -> Result<&str, PageError> {
         return Err(PageError::TooLarge);
     }
     std::str::from_utf8(body).map_err(|error| PageError::NotText { at: error.valid_up_to() })
-}
-
-/// Where one label's name and value lie in the line.
-#[derive(Clone, Copy, Default)]
-struct Span {
-    name: u16,
-    name_end: u16,
-    value: u16,
-    value_end: u16,
 }
 
 /// Walks a page; see [`Scan::next_sample`].
@@ -247,81 +241,6 @@ impl<'t> Scan<'t> {
     }
 }
 
-impl Span {
-    fn name_of(self, line: &str) -> &str {
-        &line[usize::from(self.name)..usize::from(self.name_end)]
-    }
-
-    fn value_of(self, line: &str) -> &str {
-        &line[usize::from(self.value)..usize::from(self.value_end)]
-    }
-}
-
-/// Reads labels up to the closing brace, into `spans`; returns the offset after the brace.
-fn read_labels(
-    bytes: &[u8],
-    mut at: usize,
-    spans: &mut [Span; MAX_LABELS],
-    used: &mut usize,
-) -> Result<usize, Problem> {
-    loop {
-        at = skip_blanks(bytes, at);
-        match bytes.get(at) {
-            None => return Err(Problem::Open),
-            Some(b'}') => return Ok(at + 1),
-            Some(_) => {}
-        }
-        let name = at;
-        while bytes.get(at).is_some_and(|byte| is_label_byte(*byte)) {
-            at += 1;
-        }
-        let name_end = at;
-        if name == name_end || bytes[name].is_ascii_digit() {
-            return Err(Problem::LabelName);
-        }
-        at = expect(bytes, skip_blanks(bytes, at), b'=')?;
-        at = expect(bytes, skip_blanks(bytes, at), b'"')?;
-        let value = at;
-        at = closing_quote(bytes, at)?;
-        let span = spans.get_mut(*used).ok_or(Problem::TooManyLabels)?;
-        // Offsets fit: the line is at most MAX_LINE = u16::MAX bytes long.
-        *span = Span {
-            name: name as u16,
-            name_end: name_end as u16,
-            value: value as u16,
-            value_end: at as u16,
-        };
-        *used += 1;
-        at = skip_blanks(bytes, at + 1);
-        match bytes.get(at) {
-            Some(b',') => at += 1,
-            Some(b'}') => return Ok(at + 1),
-            Some(_) => return Err(Problem::LabelName),
-            None => return Err(Problem::Open),
-        }
-    }
-}
-
-fn expect(bytes: &[u8], at: usize, wanted: u8) -> Result<usize, Problem> {
-    match bytes.get(at) {
-        Some(byte) if *byte == wanted => Ok(at + 1),
-        Some(_) => Err(Problem::LabelValue),
-        None => Err(Problem::Open),
-    }
-}
-
-/// Offset of the quote that closes a value; a backslash hides the byte after it.
-fn closing_quote(bytes: &[u8], mut at: usize) -> Result<usize, Problem> {
-    loop {
-        let rest = bytes.get(at..).ok_or(Problem::Open)?;
-        at += memchr2(b'"', b'\\', rest).ok_or(Problem::Open)?;
-        if bytes[at] == b'"' {
-            return Ok(at);
-        }
-        at += 2;
-    }
-}
-
 /// The value at `at`, and a check of what follows: an optional time stamp, an optional exemplar.
 #[inline]
 fn read_value(line: &str, at: usize) -> Result<f64, Problem> {
@@ -351,17 +270,6 @@ fn word(line: &str, at: usize) -> (&str, usize) {
     (&line[start..end], skip_blanks(bytes, end))
 }
 
-fn label_twice(line: &str, spans: &[Span]) -> bool {
-    let length = |span: &Span| span.name_end - span.name;
-    spans.iter().enumerate().any(|(index, span)| {
-        let same = |earlier: &&Span| length(earlier) == length(span);
-        spans[..index]
-            .iter()
-            .filter(same)
-            .any(|earlier| earlier.name_of(line) == span.name_of(line))
-    })
-}
-
 fn is_blank(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }
@@ -378,10 +286,6 @@ fn trim(line: &str) -> &str {
         return line; // nothing to trim at either end
     }
     line.trim_matches([' ', '\t', '\r'])
-}
-
-fn is_label_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
 /// `[a-zA-Z_:][a-zA-Z0-9_:]*`, without a branch a byte, so that it vectorises.

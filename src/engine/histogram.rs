@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 /// The most buckets of one histogram; further ones are refused.
 const MAX_BUCKETS: usize = 512;
+/// Room for the buckets of the usual histogram, the total included.
+const USUAL: usize = 24;
 
 /// Why lines do not make a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,7 +50,8 @@ pub enum Flaw {
 pub(crate) struct Buckets {
     /// Units of the result in one unit of the text: 1e6 for seconds, 1 for tokens.
     scale: f64,
-    finite: Vec<(u64, u64)>,
+    bounds: Vec<u64>,
+    counts: Vec<u64>,
     infinite: Option<u64>,
     count: Option<u64>,
     sum: Option<u64>,
@@ -56,19 +59,26 @@ pub(crate) struct Buckets {
 
 impl Buckets {
     pub(crate) fn new(scale: f64) -> Self {
-        Self { scale, finite: Vec::with_capacity(24), ..Self::default() }
+        let (bounds, counts) = (Vec::with_capacity(USUAL), Vec::with_capacity(USUAL));
+        Self { scale, bounds, counts, ..Self::default() }
     }
 
     pub(crate) fn bucket(&mut self, bound: Option<&str>, value: f64) -> Result<(), Flaw> {
-        let bound = bound.and_then(number).ok_or(Flaw::Bound)?;
-        let value = whole(value, 1.0).ok_or(Flaw::Value)?;
+        self.place(bound.and_then(number).ok_or(Flaw::Bound)?, value)
+    }
+
+    /// The same for a bound that is a number already.
+    #[inline]
+    pub(crate) fn place(&mut self, bound: f64, value: f64) -> Result<(), Flaw> {
+        let count = whole(value, 1.0).ok_or(Flaw::Value)?;
         if bound == f64::INFINITY {
-            return once(&mut self.infinite, value);
+            return once(&mut self.infinite, count);
         }
-        if self.finite.len() == MAX_BUCKETS {
+        if self.bounds.len() == MAX_BUCKETS {
             return Err(Flaw::TooMany);
         }
-        self.finite.push((whole(bound, self.scale).ok_or(Flaw::Bound)?, value));
+        self.bounds.push(whole(bound, self.scale).ok_or(Flaw::Bound)?);
+        self.counts.push(count);
         Ok(())
     }
 
@@ -80,31 +90,44 @@ impl Buckets {
         once(&mut self.count, whole(value, 1.0).ok_or(Flaw::Value)?)
     }
 
-    /// The histogram, with bounds ascending whatever the order of the lines.
-    pub(crate) fn finish(mut self) -> Result<Histogram, Flaw> {
-        if !self.finite.is_sorted() {
-            self.finite.sort_unstable();
-        }
+    /// The histogram, with bounds ascending whatever the order of the lines. Engines mostly share
+    /// their layout: `layout` is the one before, which is used again if it is the same.
+    pub(crate) fn finish_like(mut self, layout: &mut Arc<[u64]>) -> Result<Histogram, Flaw> {
         let total = self.infinite.or(self.count).ok_or(Flaw::NoTotal)?;
         let sum = self.sum.ok_or(Flaw::NoSum)?;
-        if self.finite.windows(2).any(|pair| pair[0].1 > pair[1].1) {
+        if !ascending(&self.bounds) {
+            self.sort();
+        }
+        if !self.counts.is_sorted() {
             return Err(Flaw::NotCumulative);
         }
         // One bound cannot have two counts. (Bounds less than a microsecond apart are one bound.)
-        if self.finite.windows(2).any(|pair| pair[0].0 == pair[1].0 && pair[0].1 != pair[1].1) {
+        if !ascending(&self.bounds) {
             return Err(Flaw::Twice);
         }
-        self.finite.dedup();
-        let above = self.finite.last().is_some_and(|(_, count)| *count > total);
+        let above = self.counts.last().is_some_and(|count| *count > total);
         if above || self.count.is_some_and(|count| count != total) {
             return Err(Flaw::Total);
         }
-        let bounds = self.finite.iter().map(|(bound, _)| *bound).collect();
-        let mut cumulative = Vec::with_capacity(self.finite.len() + 1);
-        cumulative.extend(self.finite.iter().map(|(_, count)| *count));
-        cumulative.push(total);
-        Ok(Histogram { bounds, cumulative, sum })
+        if **layout != *self.bounds {
+            *layout = self.bounds.into();
+        }
+        self.counts.push(total);
+        Ok(Histogram { bounds: Arc::clone(layout), cumulative: self.counts, sum })
     }
+
+    /// Brings the buckets in order, each once.
+    fn sort(&mut self) {
+        let mut buckets: Vec<_> =
+            self.bounds.iter().copied().zip(self.counts.iter().copied()).collect();
+        buckets.sort_unstable();
+        buckets.dedup();
+        (self.bounds, self.counts) = buckets.into_iter().unzip();
+    }
+}
+
+fn ascending(bounds: &[u64]) -> bool {
+    bounds.is_sorted_by(|left, right| left < right)
 }
 
 fn once(place: &mut Option<u64>, value: u64) -> Result<(), Flaw> {
@@ -169,6 +192,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    impl Buckets {
+        fn finish(self) -> Result<Histogram, Flaw> {
+            self.finish_like(&mut Arc::default())
+        }
+    }
+
     fn small() -> Histogram {
         Histogram { bounds: [100_000, 500_000].into(), cumulative: vec![3, 7, 9], sum: 4_000_000 }
     }
@@ -201,6 +230,19 @@ mod tests {
         buckets.count(9.0).unwrap();
         buckets.bucket(Some("1E-1"), 3.0).unwrap();
         assert_eq!(buckets.finish(), Ok(small()));
+    }
+
+    #[test]
+    fn engines_of_one_layout_share_its_bounds() {
+        let mut layout = Arc::default();
+        let mut read = |bound| {
+            let mut buckets = Buckets::new(1.0);
+            buckets.bucket(Some(bound), 3.0).and(buckets.count(3.0)).and(buckets.sum(9.0)).unwrap();
+            buckets.finish_like(&mut layout).unwrap().bounds
+        };
+        let (first, second, other) = (read("5"), read("5.0"), read("7"));
+        assert!(Arc::ptr_eq(&first, &second));
+        assert_eq!((&*first, &*other), (&[5][..], &[7][..]));
     }
 
     #[test]

@@ -17,45 +17,39 @@ pub(crate) fn number(token: &str) -> Option<f64> {
 }
 
 /// The value of up to fifteen digits with at most one point; `None` for anything else.
+#[inline]
 pub(crate) fn short_decimal(bytes: &[u8]) -> Option<f64> {
-    if bytes.is_empty() || bytes.len() > 16 {
-        return None;
-    }
-    if let [whole @ .., b'.', b'0'] = bytes
-        && !whole.is_empty()
-    {
-        return digits(whole); // a count, as Python writes it: no division
-    }
-    let mut digits = 0_u64;
-    let mut fraction = None;
-    for (index, byte) in bytes.iter().enumerate() {
-        let digit = byte.wrapping_sub(b'0');
-        if digit < 10 {
-            digits = digits * 10 + u64::from(digit);
-        } else if *byte == b'.' && fraction.is_none() {
-            fraction = Some(index);
-        } else {
-            return None;
-        }
-    }
-    match fraction {
-        None if bytes.len() == 16 => None,
-        None => Some(digits as i64 as f64),
-        Some(_) if bytes.len() == 1 => None,
-        Some(point) => Some(digits as i64 as f64 / POWERS[bytes.len() - 1 - point]),
-    }
+    decimal_prefix(bytes).filter(|(_, length)| *length == bytes.len()).map(|(value, _)| value)
 }
 
-fn digits(bytes: &[u8]) -> Option<f64> {
-    let mut value = 0_u64;
-    for byte in bytes {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
-        }
-        value = value * 10 + u64::from(digit);
+/// The short decimal that `bytes` begin with, and its length.
+#[inline]
+pub(crate) fn decimal_prefix(bytes: &[u8]) -> Option<(f64, usize)> {
+    let (whole, point) = digits(bytes, 0);
+    if bytes.get(point) != Some(&b'.') {
+        return (0 < point && point < 16).then_some((whole as i64 as f64, point));
     }
-    Some(value as i64 as f64) // at most fourteen digits: the signed conversion is the fast one
+    let (all, end) = digits(&bytes[point + 1..], whole);
+    // The signed conversion is the fast one.
+    let value = all as i64 as f64;
+    let fine = 0 < point + end && point + end < 16;
+    fine.then(|| (if end == 0 { value } else { value / POWERS[end] }, point + 1 + end))
+}
+
+/// Puts the digits that `bytes` begin with behind those of `so_far`; also says how many they are.
+/// It stops at sixteen: then the result is too long to be used.
+#[inline]
+fn digits(bytes: &[u8], so_far: u64) -> (u64, usize) {
+    let mut value = so_far;
+    let mut length = 0;
+    while length < 16
+        && let Some(byte) = bytes.get(length)
+        && byte.is_ascii_digit()
+    {
+        value = value.wrapping_mul(10).wrapping_add(u64::from(byte - b'0'));
+        length += 1;
+    }
+    (value, length)
 }
 
 /// A non-negative number times `scale`, rounded to a whole one; `None` if it is negative, not

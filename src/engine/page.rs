@@ -116,7 +116,10 @@ pub fn read_page(text: &str) -> Result<Page, PageError> {
     let mut reader = Reader::new(detect(text));
     while let Some(next) = scan.next_sample() {
         match next {
-            Ok(sample) => reader.take(&sample),
+            Ok(sample) => {
+                reader.take(&sample);
+                reader.take_buckets(&mut scan);
+            }
             Err(malformed) => reader.malformed(&malformed),
         }
     }

@@ -8,14 +8,16 @@
 //! Worked number: the 430 samples of a 0.32 page have about 130 different names; 300 lookups are
 //! saved.
 
+mod place;
+
 use super::dialect::{DIALECTS, Dialect, Family, Meaning, Part};
-use super::exposition::{Malformed, RawValue, Sample};
+use super::exposition::{Malformed, RawValue, Sample, Scan};
 use super::histogram::{Buckets, Flaw};
 use super::number::whole;
 use super::page::{Complaint, Page};
 use super::sample::{Engine, HISTOGRAMS, Held, Slot};
+use place::{Key, MAX_ENGINES};
 
-const MAX_ENGINES: usize = 1_024;
 const MAX_UNKNOWN: usize = 256;
 const MAX_FOREIGN: usize = 32;
 const MAX_COMPLAINTS: usize = 32;
@@ -45,14 +47,6 @@ enum Found {
     Foreign,
 }
 
-/// The labels that say where a line belongs.
-#[derive(Clone, Copy, Default)]
-struct Key<'t> {
-    rank: Option<&'t str>,
-    model: &'t str,
-    split: Option<RawValue<'t>>,
-}
-
 /// Where a used line ended.
 enum Use {
     Used,
@@ -69,6 +63,8 @@ pub(crate) struct Reader<'t> {
     engines: Vec<Engine<'t>>,
     last: (Option<&'t str>, &'t str, usize),
     key: Key<'t>,
+    /// The engine and histogram that the line before was a bucket of.
+    run: Option<(usize, usize)>,
     /// What is said for the whole server: refusals and HTTP answers carry no rank.
     server: Engine<'t>,
     start: u64,
@@ -84,6 +80,7 @@ impl<'t> Reader<'t> {
             engines: Vec::new(),
             last: (None, "", usize::MAX),
             key: Key::default(),
+            run: None,
             server: Engine::default(),
             start: 0,
         }
@@ -91,11 +88,12 @@ impl<'t> Reader<'t> {
 
     pub(crate) fn malformed(&mut self, malformed: &Malformed) {
         self.page.lines.malformed += 1;
-        self.complain(malformed.line, || malformed.problem.to_string());
+        complain(&mut self.page, malformed.line, || malformed.problem.to_string());
     }
 
     #[inline]
     pub(crate) fn take(&mut self, sample: &Sample<'t, '_>) {
+        self.run = None;
         if !sample.repeats && sample.name != self.name {
             self.name = sample.name;
             self.found = self.recognise(sample.name);
@@ -108,9 +106,27 @@ impl<'t> Reader<'t> {
                 Ok(Use::Unused | Use::Replaced) => self.page.lines.unused += 1,
                 Err(refusal) => {
                     self.page.lines.refused += 1;
-                    self.complain(sample.line, || format!("{}: {refusal}", sample.name));
+                    complain(&mut self.page, sample.line, || format!("{}: {refusal}", sample.name));
                 }
             },
+        }
+    }
+
+    /// Reads on in the histogram of the line before, as long as lines differ in bound and count
+    /// only: such a line goes where the one before went.
+    pub(crate) fn take_buckets(&mut self, scan: &mut Scan<'t>) {
+        let Some((engine, index)) = self.run else { return };
+        let Some(held) = &mut self.engines[engine].histograms[index] else { return };
+        while let Some(bucket) = scan.next_bucket() {
+            match held.value.place(bucket.bound, bucket.value) {
+                Ok(()) => self.page.lines.used += 1,
+                Err(flaw) => {
+                    held.flawed = true;
+                    self.page.lines.refused += 1;
+                    let text = || format!("{}: {}", self.name, Refusal::from(flaw));
+                    complain(&mut self.page, bucket.line, text);
+                }
+            }
         }
     }
 
@@ -232,6 +248,7 @@ impl<'t> Reader<'t> {
         };
         held.flawed |= read.is_err();
         read?;
+        self.run = (part == Part::Bucket).then_some((self.last.2, index));
         Ok(outcome)
     }
 
@@ -280,78 +297,6 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Where a line belongs. A sample that repeats the one before belongs where that one did.
-    fn key(&mut self, split: Option<&str>, sample: &Sample<'t, '_>) -> Key<'t> {
-        if sample.repeats {
-            return self.key;
-        }
-        let (rank, model) =
-            self.dialect.map_or(("", ""), |dialect| (dialect.rank_label, dialect.model_label));
-        let mut key = Key::default();
-        for (name, value) in sample.labels.iter() {
-            if name == rank {
-                key.rank = Some(value.0);
-            } else if name == model {
-                key.model = value.0;
-            } else if Some(name) == split {
-                key.split = Some(value);
-            }
-        }
-        self.key = key;
-        key
-    }
-
-    /// The engine that a line belongs to; a line without a rank belongs to engine 0. `repeats`
-    /// says that the line before asked for the same key.
-    fn engine(&mut self, key: &Key<'t>, repeats: bool) -> Result<&mut Engine<'t>, Refusal> {
-        let (rank, model, index) = self.last;
-        if index < self.engines.len() && (repeats || (rank == key.rank && model == key.model)) {
-            return Ok(&mut self.engines[index]);
-        }
-        self.last.2 = usize::MAX; // nobody's, should this line be refused
-        let rank = key.rank.map_or(Ok(0), str::parse).map_err(|_| Refusal::Rank)?;
-        let index = self.place(rank, key.model)?;
-        self.last = (key.rank, key.model, index);
-        Ok(&mut self.engines[index])
-    }
-
-    /// One entry a rank and model. A line without a model belongs to the rank's first entry.
-    fn place(&mut self, rank: u32, model: &'t str) -> Result<usize, Refusal> {
-        let same = |engine: &Engine<'t>| {
-            let alike = model.is_empty() || engine.model.is_empty() || engine.model == model;
-            engine.rank == rank && alike
-        };
-        let index = match self.engines.iter().position(same) {
-            Some(index) => index,
-            None if self.engines.len() == MAX_ENGINES => return Err(Refusal::TooManyEngines),
-            None => {
-                self.engines.push(Engine { rank, ..Engine::default() });
-                self.engines.len() - 1
-            }
-        };
-        if self.engines[index].model.is_empty() && !model.is_empty() {
-            self.engines[index].model = model;
-            self.model(model);
-        }
-        Ok(index)
-    }
-
-    fn model(&mut self, raw: &str) {
-        let name = RawValue(raw).unescape();
-        let names = &mut self.page.model_names;
-        if names.len() < MAX_UNKNOWN && !names.contains(name.as_ref()) {
-            names.insert(name.into_owned());
-        }
-    }
-
-    fn complain(&mut self, line: u32, text: impl FnOnce() -> String) {
-        if self.page.complaints.len() < MAX_COMPLAINTS {
-            self.page.complaints.push(Complaint { line, text: text() });
-        } else {
-            self.page.complaints_left += 1;
-        }
-    }
-
     pub(crate) fn finish(mut self) -> Page {
         let used = |engine: &Engine<'_>, slot| engine.value(slot);
         self.page.kv_usage_max =
@@ -363,19 +308,27 @@ impl<'t> Reader<'t> {
         self.page.prefix_hits = total(Slot::PrefixHits);
         self.page.prefix_queries = total(Slot::PrefixQueries);
         self.engines.sort_by_key(|engine| engine.rank);
-        let mut flaws = Vec::new();
+        let (mut flaws, mut layouts) = (Vec::new(), Default::default());
         let mut samples = Vec::with_capacity(self.engines.len());
         for engine in std::mem::take(&mut self.engines) {
-            engine.into_samples(self.start, &mut samples, &mut flaws);
+            engine.into_samples(self.start, &mut layouts, &mut samples, &mut flaws);
         }
         if let Some(first) = samples.first_mut() {
             self.server.give(first);
         }
         self.page.engines = samples;
         for text in flaws {
-            self.complain(0, || text);
+            complain(&mut self.page, 0, || text);
         }
         self.page
+    }
+}
+
+fn complain(page: &mut Page, line: u32, text: impl FnOnce() -> String) {
+    if page.complaints.len() < MAX_COMPLAINTS {
+        page.complaints.push(Complaint { line, text: text() });
+    } else {
+        page.complaints_left += 1;
     }
 }
 

@@ -8,6 +8,7 @@ use super::histogram::{self, Buckets};
 use super::number::whole;
 use spillgate_core::observation::{EngineSample, Histogram};
 use spillgate_core::units::{Ppm, Tokens};
+use std::sync::Arc;
 
 /// The histograms that are read, and units of the sample in one unit of the page.
 pub(crate) const HISTOGRAMS: [(Meaning, f64); 5] = [
@@ -123,19 +124,21 @@ impl Engine<'_> {
     }
 
     /// Turns it into the sample of its rank, adding to the one at the end of `samples` if that is
-    /// the same rank with another model.
+    /// the same rank with another model. `layouts` are the bounds of the engine before.
     pub(crate) fn into_samples(
         mut self,
         start: u64,
+        layouts: &mut [Arc<[u64]>; 5],
         samples: &mut Vec<EngineSample>,
         flaws: &mut Vec<String>,
     ) {
-        let mut histograms = std::mem::take(&mut self.histograms).into_iter().map(|held| {
+        let held = std::mem::take(&mut self.histograms).into_iter().zip(layouts);
+        let mut histograms = held.map(|(held, layout)| {
             let held = held?;
             if held.flawed {
                 return None; // the line was named when it was read
             }
-            match held.value.finish() {
+            match held.value.finish_like(layout) {
                 Ok(histogram) => Some(histogram),
                 Err(flaw) => {
                     let (name, rank) = (held.family.name, self.rank);
