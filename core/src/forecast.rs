@@ -26,7 +26,7 @@ const RATIOS_KEPT: usize = 120;
 /// Errors that must be known before their quantile is used.
 const RATIOS_NEEDED: usize = 8;
 /// What the bound is over the point until then.
-const FACTOR_AT_FIRST: f64 = 1.25;
+const FACTOR_AT_FIRST: f64 = 1.0;
 /// The bound is never further from the point than this.
 const FACTOR_MOST: f64 = 2.5;
 

@@ -55,10 +55,10 @@ impl Milli {
         let bought = (self.0 - self.0 * TOLERANCE_MILLI / 1_000).div_ceil(1_000);
         Replicas(u32::try_from(bought).unwrap_or(u32::MAX))
     }
-    /// Whether `replicas` carry it with the tolerance to spare: the test before one goes.
+    /// Whether `replicas` carry it: the test before one goes, made on the peak of a whole window.
     #[must_use]
     pub fn fits(self, replicas: Replicas) -> bool {
-        self.0 <= u64::from(replicas.0) * (1_000 - TOLERANCE_MILLI)
+        self.replicas() <= replicas
     }
 }
 
