@@ -95,7 +95,7 @@ impl PoolMemory {
             Some(need) if judge.sighted => {
                 self.proof_since.get_or_insert(judge.now);
                 // While a queue stands, all that serves is needed, whatever the model says.
-                let queue = judge.view.waiting / QUEUE_STANDS > u64::from(judge.view.serving.0);
+                let queue = judge.view.waiting > u64::from(judge.view.serving.0) * QUEUE_STANDS;
                 let serving = u64::from(judge.view.serving.0) * 1_000;
                 let need = if queue { need.0.max(serving) } else { need.0 };
                 self.peak.push(judge.now, need, judge.policy.scale_down.window);
