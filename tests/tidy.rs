@@ -25,6 +25,11 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("core/src/units.rs", "columns", "the rows of a macro's table, one a line"),
     ("core/src/window.rs", "columns", "a property inside `proptest!`, where rustfmt does not wrap"),
     (
+        "src/engine/exposition/run.rs",
+        "columns",
+        "a property inside `proptest!`, where rustfmt does not wrap",
+    ),
+    (
         "src/engine/histogram.rs",
         "columns",
         "a property inside `proptest!`, where rustfmt does not wrap",
@@ -48,6 +53,11 @@ const ALLOWED: &[(&str, &str, &str)] = &[
         "tests/policy_check.rs",
         "columns",
         "a property inside `proptest!`, where rustfmt does not wrap",
+    ),
+    (
+        "tests/small_worlds.rs",
+        "columns",
+        "the settings of `proptest!`, where rustfmt does not wrap",
     ),
 ];
 
