@@ -41,16 +41,10 @@ fn played(requests: Vec<Request>, router: bool) -> Stage {
     stage
 }
 
-/// Lines that do not hold yet, and why. Neither is a cascade: seven are ordered once, at 15 s.
-///
-/// - `ends`: it ends with 6 where the case allows 4 or 5. A busy share of 0.7 makes 5.0 of the need
-///   of 3.5, the 95th percentile of forecast errors 5.15; that buys 5, but five are let go to only
-///   from a need of 4.75 on, so the sixth of the time before stays.
-/// - `seconds`: 11 800 replica-seconds where 10 500 are allowed. The first order rests on four
-///   finished requests and the careful factor of an untried forecast (1.25), hence seven; they stay
-///   while the queue of the first replica stands (its requests cannot move to others) and for the
-///   window of five minutes after it.
-const KNOWN: [&str; 2] = ["ends", "seconds"];
+/// Lines that do not hold where arrivals are told from the engines' counters alone: they come in
+/// steps of whole requests, so that the 95th percentile of forecast errors buys a sixth replica for
+/// good, and 10 726 replica-seconds where 10 500 are allowed.
+const WITHOUT_A_ROUTER: [&str; 2] = ["ends", "seconds"];
 
 /// Every line of the case that does not hold: its name, and the figures.
 fn misses(stage: &Stage) -> Vec<(&'static str, String)> {
@@ -126,9 +120,8 @@ fn judge(name: &str, requests: &[Request]) {
         println!("{name}, router {router}: {:?}, {seconds} replica-s", stage.writes("web"));
         let missed = misses(&stage);
         let names: Vec<&str> = missed.iter().map(|(name, _)| *name).collect();
-        assert_eq!(names, KNOWN, "{name}, router {router}: {missed:#?}");
-        let last = stage.rows.last().expect("rows").spec("web");
-        assert!(last == 6 && seconds <= 12_000, "{name}, router {router}: {missed:#?}");
+        let known: &[&str] = if router { &[] } else { &WITHOUT_A_ROUTER };
+        assert_eq!(names, known, "{name}, router {router}: {missed:#?}");
     }
 }
 
@@ -138,7 +131,7 @@ fn a_constant_load_is_met_without_a_cascade_and_then_left_alone() {
 }
 
 #[test]
-fn the_case_of_constant_load_keeps_its_lines_but_the_two_that_are_named() {
+fn the_case_of_constant_load_keeps_all_its_lines() {
     let Some(file) = shared("cases/d-constant-load-slow-start.trace.csv") else { return };
     let trace = trace::read(&file, 1).expect("the case");
     assert_eq!(trace.requests.len(), 1_800);

@@ -67,12 +67,14 @@ pub struct RoleLoad {
     pub role: Role,
     /// Reference replicas (of the role's first pool) kept busy; `None`: unknown.
     pub load: Option<Load>,
-    /// Work waiting, in seconds of one reference replica.
+    /// Work waiting that more capacity would relieve, in seconds of one reference replica. A queue
+    /// at some replicas beside others that have none is an old one: nobody can take it over.
     pub backlog: f64,
     /// Requests that one reference replica finishes in a second when busy.
     pub each: ReqRate,
     /// How long the last of those that wait will wait, by Little's law: waiting over first tokens
-    /// a second, in seconds. The engines' own TTFT tells it only when it is over.
+    /// a second, in seconds. The engines' own TTFT tells it only when it is over. `None`: nothing is
+    /// served, or some replicas have no queue.
     pub wait: Option<f64>,
 }
 
@@ -101,14 +103,15 @@ pub fn estimate(
         let waiting = waiting_of(policy, observed, pool.role) as f64;
         let served = served_rate(&memory.ticks, pool.role);
         let busy = |requests: f64| if each.get() > 0.0 { requests / each.get() } else { 0.0 };
+        let stuck = some_are_free(policy, observed, pool.role);
         roles.push(RoleLoad {
             role: pool.role,
             load: requests
                 .filter(|r| each.get() > 0.0 || r.get() == 0.0)
                 .map(|rate| Load::new(busy(rate.get()))),
-            backlog: busy(waiting),
+            backlog: if stuck { 0.0 } else { busy(waiting) },
             each,
-            wait: served.filter(|&rate| rate > 0.0).map(|rate| waiting / rate),
+            wait: served.filter(|&rate| rate > 0.0 && !stuck).map(|rate| waiting / rate),
         });
     }
     roles.sort_by_key(|r| r.role);
@@ -136,6 +139,16 @@ const fn is_entry(role: Role) -> bool {
 /// More requests wait than replicas serve.
 fn is_pressed(view: &PoolView) -> bool {
     view.waiting > u64::from(view.serving.0)
+}
+
+/// More than a quarter of a role's replicas have no queue.
+fn some_are_free(policy: &Policy, observed: &Observed, role: Role) -> bool {
+    let pools = policy.pools.iter().zip(&observed.pools).filter(|(p, _)| p.role == role);
+    let (free, there) = pools.fold((0_u64, 0_u64), |(free, there), (_, view)| {
+        let seen = u64::from(view.serving.0) + u64::from(view.unseen.0);
+        (free + u64::from(view.without_queue.0), there + seen)
+    });
+    free * 4 > there
 }
 
 fn waiting_of(policy: &Policy, observed: &Observed, role: Role) -> u64 {

@@ -5,8 +5,7 @@
 //! no formula, and until profiles carry simulated utilisations the share is a stated 0.7. Work that
 //! already waits is to be gone within a lead time. If requests wait nearly everywhere, and will for
 //! longer than the TTFT target, although the model sees no need, the model is wrong and a tenth more
-//! is asked for. A queue at some replicas beside others that have none is an old one: a new replica
-//! would take nothing of it.
+//! is asked for.
 //!
 //! Worked number: an upper bound of 5.2 busy replicas needs 5.2 / 0.7 = 7.43, bought as 8 (a need
 //! of 7.35 or less is bought as 7: a twentieth of the whole is not worth a replica).
@@ -90,20 +89,17 @@ pub fn size(
 /// What the queue alone would ask for: a tenth above what is there, if requests wait nearly
 /// everywhere and the last of them will wait for longer than the TTFT target.
 fn guard(policy: &Policy, observed: &Observed, offered: &Offered, load: &RoleLoad) -> f64 {
-    let (mut waiting, mut there, mut without_queue) = (0_u64, 0_u32, 0_u32);
+    let (mut waiting, mut there) = (0_u64, 0_u32);
     for (pool, view) in policy.pools.iter().zip(&observed.pools) {
         if pool.role == load.role {
             waiting = waiting.saturating_add(view.waiting);
             there = there.saturating_add(view.serving.0).saturating_add(view.unseen.0);
-            without_queue = without_queue.saturating_add(view.without_queue.0);
         }
     }
     let (Some(target), Some(wait)) = (policy.objectives.ttft, load.wait) else { return 0.0 };
     let context = offered.mix.map_or(0.0, |mix| finite(mix.context));
     let bound = target.for_input(Tokens(context as u64)).as_secs();
-    let some_are_free = without_queue.saturating_mul(4) > there;
-    let drowning = waiting > u64::from(there) && !some_are_free && wait > bound;
-    if drowning { f64::from(there) * 1.1 } else { 0.0 }
+    if waiting > u64::from(there) && wait > bound { f64::from(there) * 1.1 } else { 0.0 }
 }
 
 /// Replicas that carry a steady `rate` of requests like `mix`, a number a pool in the policy's
