@@ -61,12 +61,12 @@ fn verdict(
             anyhow!("{n} decisions broke a rule and were withdrawn; the first {first}").into()
         );
     }
-    if let Some((file, expected)) = args.expect.as_ref().zip(expected) {
-        if expected != report.decisions_sha256 {
-            let (label, now) = (file.display(), &report.decisions_sha256);
-            let what = anyhow!("decisions differ from {label}: expected {expected}, got {now}");
-            return Err(Failure::new(Exit::Differs, what));
-        }
+    if let Some((file, expected)) = args.expect.as_ref().zip(expected)
+        && expected != report.decisions_sha256
+    {
+        let (label, now) = (file.display(), &report.decisions_sha256);
+        let what = anyhow!("decisions differ from {label}: expected {expected}, got {now}");
+        return Err(Failure::new(Exit::Differs, what));
     }
     let value = serde_json::to_value(report).context("the report as JSON")?;
     let missed: Vec<String> = args.require.iter().filter_map(|gate| gate.miss(&value)).collect();
