@@ -378,3 +378,25 @@ fn a_saturated_quantile_is_said_as_at_least() {
     assert!(row.contains(">= 10 s") && row.contains("24.0 s"), "{row}");
     assert!(!row.contains("inf") && !row.contains("NaN"), "{row}");
 }
+
+#[test]
+fn the_value_of_a_line_that_is_cut_is_not_believed() {
+    // Of `120.0` the cut leaves `1`, which would read as an idle engine.
+    let page =
+        "vllm:num_requests_running{engine=\"0\"} 4.0\nvllm:num_requests_waiting{engine=\"0\"} 1";
+    let page = read_page(page).expect("small");
+    assert_eq!(page.engines[0].running, Some(4));
+    assert_eq!(page.engines[0].waiting, None);
+    assert_eq!((page.lines.used, page.lines.malformed), (1, 1));
+    assert!(page.complaints[0].text.contains("cut short"), "{:?}", page.complaints);
+}
+
+#[test]
+fn a_kv_usage_in_percent_is_refused_not_taken_for_fifty_full_caches() {
+    for (said, kept) in [("50.0", None), ("1.0", Some(1_000_000)), ("0.5", Some(500_000))] {
+        let page = format!("vllm:kv_cache_usage_perc{{engine=\"0\"}} {said}\n");
+        let page = read_page(&page).expect("small");
+        let used = page.engines.first().and_then(|engine| engine.kv_used).map(|ppm| ppm.0);
+        assert_eq!(used, kept, "{said}: {:?}", page.complaints);
+    }
+}

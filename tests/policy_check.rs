@@ -121,6 +121,29 @@ fn an_unknown_signal_is_refused_with_the_nearest_known_one() {
 }
 
 #[test]
+fn a_role_in_lower_case_is_one_problem_and_no_broken_pair() {
+    let shipped = text_of("policies/chat-disaggregated.yaml");
+    let text =
+        shipped.replace("role: Prefill", "role: prefill").replace("type: VLLM", "type: vllm");
+    let problems = check_text(&text).problems;
+    let codes: Vec<&str> = problems.iter().map(|problem| problem.code).collect();
+    assert_eq!(codes, ["UnknownValue", "UnknownValue", "UnknownValue"], "{}", printed(&problems));
+    let said = printed(&problems);
+    assert!(
+        said.contains("did you mean `Prefill`") && said.contains("did you mean `VLLM`"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_percentage_with_its_sign_is_refused_with_a_mend() {
+    let shipped = text_of("policies/chat-disaggregated.yaml");
+    let text = shipped.replace("attainmentPercent: 99", "attainmentPercent: 99%");
+    let said = printed(&check_text(&text).problems);
+    assert!(said.contains("leave out the % sign"), "{said}");
+}
+
+#[test]
 fn a_minimum_above_the_maximum_names_both() {
     let path = "tests/policies/m-04-min-above-max.yaml";
     assert_found(path, &[(Error, "MinAboveMax", "spec.pools[main].minReplicas")]);

@@ -74,7 +74,7 @@ pub fn size(
         .roles
         .iter()
         .filter_map(|role| {
-            let load = role.load?;
+            let Some(load) = role.load else { return wake(policy, observed, offered, role.role) };
             let upper = expected.iter().find(|e| e.role == role.role).map_or(load, |e| e.upper);
             let planned = upper.get() / BUSY_SHARE;
             let catch_up = lead(role.role).as_secs().max(CATCH_UP_LEAST.as_secs());
@@ -84,6 +84,16 @@ pub fn size(
             Some(Sized { role: role.role, need: Milli::new(planned.max(late)), present })
         })
         .collect()
+}
+
+/// One replica for a role that has none, where the router counts requests: lengths are learned from
+/// engines, so without this a fleet at zero would refuse everything for ever.
+fn wake(policy: &Policy, observed: &Observed, offered: &Offered, role: Role) -> Option<Sized> {
+    let asked = offered.requests.is_some_and(|rate| rate.get() > 0.0);
+    let mut pools = policy.pools.iter().zip(&observed.pools).filter(|(p, _)| p.role == role);
+    let empty = pools.all(|(_, view)| view.spec == Some(Replicas(0)));
+    let one = Milli(1_000);
+    (asked && empty).then_some(Sized { role, need: one, present: one })
 }
 
 /// What the queue alone would ask for: a tenth above what is there, if requests wait nearly

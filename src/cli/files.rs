@@ -73,6 +73,22 @@ pub(crate) fn load_policy(files: &[PathBuf]) -> Result<Loaded, Failure> {
     Ok(Loaded { autoscaler: autoscaler.clone(), resolved, profiles })
 }
 
+/// Refuses to write a result over a file that it is made from.
+pub(crate) fn keep_inputs<'a>(
+    output: &Path,
+    inputs: impl IntoIterator<Item = &'a Path>,
+) -> Result<(), Failure> {
+    // A file that is not there yet is nobody's input.
+    let Ok(place) = output.canonicalize() else { return Ok(()) };
+    for input in inputs {
+        if input.canonicalize().is_ok_and(|input| input == place) {
+            let what = anyhow!("{} is read by this run; write somewhere else", output.display());
+            return Err(Failure::new(Exit::Failed, what));
+        }
+    }
+    Ok(())
+}
+
 fn builtin(name: &str) -> Option<Profile> {
     profile::builtin(name).map(|file| file.profile())
 }

@@ -3,6 +3,7 @@
 //! Worked number: `spillgate fit rows.csv --model Qwen/Qwen3-32B --system h100_sxm --precision ''
 //! --tp 2 --kv-bytes-per-token 262144` names its profile `qwen3-32b-h100-tp2`.
 
+use super::files::keep_inputs;
 use super::{Exit, Failure, complain, say};
 use crate::profile::{self, Fitted, Given, Group, MAX_MEASUREMENT_BYTES, Memory, Rows};
 use anyhow::{Context, anyhow};
@@ -76,6 +77,9 @@ pub(crate) struct Args {
 
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    if let Some(output) = &args.output {
+        keep_inputs(output, [args.measurements.as_path()])?;
+    }
     let bytes = read(&args.measurements)?;
     let given = given(args);
     let place = |error: anyhow::Error| {

@@ -10,7 +10,9 @@ mod inspect;
 mod replay;
 
 use clap::{Parser, Subcommand};
+use std::io::Write;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Autoscaler for LLM inference on Kubernetes.
 #[derive(Debug, Parser)]
@@ -79,6 +81,7 @@ pub fn main() -> ExitCode {
         Verb::Check(args) => check::run(&args),
     };
     match outcome {
+        Ok(()) if LOST.load(Ordering::Relaxed) => ExitCode::from(Exit::Failed as u8),
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { exit, error }) => {
             complain(&format!("error: {error:#}"));
@@ -87,14 +90,22 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// One line on standard output. A reader that went away hears no more; the exit code stands.
+/// Part of the result could not be written to standard output.
+static LOST: AtomicBool = AtomicBool::new(false);
+
+/// One line on standard output. A reader that went away hears no more, and the exit code stands;
+/// a full disk under a redirection is a failed run.
 pub(crate) fn say(text: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stdout().lock(), "{text}");
+    let written = writeln!(std::io::stdout().lock(), "{text}");
+    if let Err(error) = written
+        && error.kind() != std::io::ErrorKind::BrokenPipe
+        && !LOST.swap(true, Ordering::Relaxed)
+    {
+        complain(&format!("error: the result could not be written to standard output: {error}"));
+    }
 }
 
 /// One line on standard error.
 pub(crate) fn complain(text: &str) {
-    use std::io::Write;
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

@@ -9,7 +9,7 @@
 //! signal `None`.
 
 use super::dialect::{Dialect, Meaning, Version, detect};
-use super::exposition::{PageError, Scan};
+use super::exposition::{Malformed, PageError, Problem, Scan};
 use super::histogram;
 use super::reader::Reader;
 use spillgate_core::observation::{EngineSample, Histogram};
@@ -112,7 +112,9 @@ pub struct Page {
 
 /// Reads a page. The only error is a page that is too large; bad lines are complaints.
 pub fn read_page(text: &str) -> Result<Page, PageError> {
-    let mut scan = Scan::new(text)?;
+    Scan::new(text)?; // Not larger than a page may be.
+    let (whole, cut) = text.split_at(text.rfind('\n').map_or(0, |at| at + 1));
+    let mut scan = Scan::new(whole)?;
     let mut reader = Reader::new(detect(text));
     while let Some(next) = scan.next_sample() {
         match next {
@@ -122,6 +124,10 @@ pub fn read_page(text: &str) -> Result<Page, PageError> {
             }
             Err(malformed) => reader.malformed(&malformed),
         }
+    }
+    if !cut.trim().is_empty() && !cut.trim_start().starts_with('#') {
+        let line = u32::try_from(whole.lines().count() + 1).unwrap_or(u32::MAX);
+        reader.malformed(&Malformed { line, problem: Problem::Unended });
     }
     let mut page = reader.finish();
     page.unterminated = !text.is_empty() && !text.ends_with('\n');

@@ -18,6 +18,8 @@ use super::page::{Complaint, Page};
 use super::sample::{Engine, HISTOGRAMS, Held, Slot};
 use place::{Key, MAX_ENGINES};
 
+/// A full KV cache is 1; more than rounding above it is another unit.
+const KV_MOST: f64 = 1.001;
 const MAX_UNKNOWN: usize = 256;
 const MAX_FOREIGN: usize = 32;
 const MAX_COMPLAINTS: usize = 32;
@@ -30,6 +32,8 @@ enum Refusal {
         "the value is negative, not finite or too large to be counted; it is taken as not said"
     )]
     NotACount,
+    #[error("a share above 1 is none; it is taken as not said")]
+    NotAShare,
     #[error("the same thing said twice for one engine; the first one stands")]
     Twice,
     #[error("the rank label is no whole number")]
@@ -255,6 +259,9 @@ impl<'t> Reader<'t> {
     fn scalar(&mut self, family: &'static Family, sample: &Sample<'t, '_>) -> Result<Use, Refusal> {
         let key = self.key(family.split, sample);
         whole(sample.value, 1.0).ok_or(Refusal::NotACount)?;
+        if family.meaning == Meaning::KvUsed && sample.value > KV_MOST {
+            return Err(Refusal::NotAShare);
+        }
         let split = key.split.map(RawValue::unescape);
         if family.split.is_some() && family.meaning != Meaning::HttpRequests {
             self.split(family.meaning, split.as_deref().unwrap_or_default(), sample.value);

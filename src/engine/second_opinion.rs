@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// Whether both parsers read the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Sample lines given to the other parser.
+    /// Sample lines given to the other parser, without those that neither can read.
     pub fed: usize,
     /// Samples it returned.
     pub returned: usize,
@@ -36,16 +36,22 @@ impl Verdict {
 pub fn compare(text: &str) -> Result<Verdict, PageError> {
     let mut balance: BTreeMap<String, i64> = BTreeMap::new();
     let mut scan = Scan::new(text)?;
+    let mut refused = 0;
     while let Some(next) = scan.next_sample() {
-        let Ok(sample) = next else { continue };
+        let Ok(sample) = next else {
+            refused += 1;
+            continue;
+        };
         let labels = sample.labels.iter();
         let labels = labels.map(|(name, value)| (name.to_owned(), value.unescape().into_owned()));
         *balance.entry(canonical(sample.name, labels, sample.value)).or_default() += 1;
     }
     let lines = rewrite(text);
-    let fed = lines.len();
+    let lines_fed = lines.len();
     let samples = read_rewritten(lines);
     let returned = samples.len();
+    // A line that neither parser reads, as where a page is cut, is no difference between them.
+    let fed = lines_fed - refused.min(lines_fed.saturating_sub(returned));
     for sample in &samples {
         let labels = sample
             .labels
@@ -181,6 +187,12 @@ mod tests {
         let verdict = compare("x 1\ny 1 2 3\n").unwrap();
         assert_eq!(verdict, Verdict { fed: 2, returned: 2, differing: 1 });
         assert!(!verdict.agrees());
+    }
+
+    #[test]
+    fn a_line_that_neither_parser_reads_is_no_difference() {
+        let verdict = compare("in_the_middle\"} \nx 1\ny{a=\"cut").unwrap();
+        assert_eq!(verdict, Verdict { fed: 1, returned: 1, differing: 0 });
     }
 
     proptest! {

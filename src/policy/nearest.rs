@@ -30,7 +30,7 @@ pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
         .take(MOST_KNOWN)
         .filter(|candidate| candidate.chars().count() <= LONGEST)
         .map(|candidate| (distance(word, candidate).min(word_distance(word, candidate)), candidate))
-        .filter(|(far, _)| *far <= allowed)
+        .filter(|(far, candidate)| *far <= allowed || word.eq_ignore_ascii_case(candidate))
         .min()
         .map(|(_, candidate)| candidate)
 }
@@ -96,6 +96,7 @@ mod tests {
     fn a_slip_of_case_or_letter_is_recognised() {
         assert_eq!(nearest("scaledown", ["forecast", "scaleDown"]), Some("scaleDown"));
         assert_eq!(nearest("minReplica", ["maxReplicas", "minReplicas"]), Some("minReplicas"));
+        assert_eq!(nearest("vllm", ["SGLang", "VLLM"]), Some("VLLM"), "case alone is no distance");
         assert_eq!(nearest("colour", ["forecast", "scaleDown"]), None);
         assert_eq!(nearest("b", ["a"]), None, "any letter is one letter away");
     }

@@ -113,6 +113,10 @@ fn objectives(spec: &At<'_>, report: &mut Report) {
 
 fn roles(spec: &At<'_>, report: &mut Report) {
     let roles = roles_of(spec);
+    let known = ["Prefill", "Decode", "Mixed", "Pooling"];
+    if roles.iter().any(|(role, _)| !known.contains(role)) {
+        return; // Reported by itself: a mistyped role may well be the other half.
+    }
     for (one, other) in [("Prefill", "Decode"), ("Decode", "Prefill")] {
         let alone = roles.iter().find(|(role, _)| *role == one);
         if let Some((_, pool)) = alone

@@ -56,12 +56,14 @@ pub(super) fn duration(text: &str) -> Result<Time, String> {
     let parsed = humantime::parse_duration(text)
         .map_err(|error| format!("is not a duration ({error}), for example 1m30s"))?;
     let micros = Micros(u64::try_from(parsed.as_micros()).unwrap_or(u64::MAX));
+    if micros > LONGEST {
+        return Err("is longer than a year (8784h)".into());
+    }
     if u128::from(micros.0) * 1_000 != parsed.as_nanos() {
         return Err("is finer than a microsecond, for example 0.5ms".into());
     }
     match micros {
         Micros::ZERO => Err("must be > 0, for example 500ms".into()),
-        _ if micros > LONGEST => Err("is longer than a year (8784h)".into()),
         _ => Ok(Time(micros)),
     }
 }
@@ -203,6 +205,7 @@ mod tests {
             ("1h 30m", "unknown unit"),
             ("5min", "unknown unit"),
             ("9000h", "longer than a year"),
+            ("99999999999h", "longer than a year"),
             ("1m30", "needs a unit after 30"),
             ("ms", "needs a number"),
             ("1.s", "needs a number"),

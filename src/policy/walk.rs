@@ -149,8 +149,13 @@ fn labels(at: &At<'_>, report: &mut Report) {
 fn whole(at: &At<'_>, least: i64, most: i64, report: &mut Report) {
     let Value::Number(text) = &at.node.value else {
         let mut problem = wrong_type(at, "a whole number");
-        if matches!(&at.node.value, Value::Text(text) if text.parse::<f64>().is_ok()) {
-            problem = problem.mend("write it without quotes");
+        if let Value::Text(text) = &at.node.value {
+            let bare = text.trim_end_matches('%');
+            if bare.parse::<f64>().is_ok() {
+                let percent = bare.len() < text.len();
+                let mend = if percent { "leave out the % sign" } else { "write it without quotes" };
+                problem = problem.mend(mend);
+            }
         }
         report.push(problem);
         return;

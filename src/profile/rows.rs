@@ -65,6 +65,9 @@ pub enum RowsError {
     },
 }
 
+/// So many other groups are named where none is of the model asked for.
+const MOST_HINTED: usize = 20;
+
 const NEEDED: [&str; 10] = [
     "model_path",
     "system",
@@ -203,7 +206,10 @@ pub fn read(bytes: &[u8], group: &Group) -> Result<Rows, RowsError> {
         }
     }
     if rows.used.is_empty() {
-        return Err(RowsError::NoRow { group: group.to_string(), hint: hint(&rows, &others) });
+        return Err(RowsError::NoRow {
+            group: group.to_string(),
+            hint: hint(&rows, &others, group),
+        });
     }
     Ok(rows)
 }
@@ -306,15 +312,23 @@ fn note_other(others: &mut BTreeSet<String>, record: &csv::ByteRecord, columns: 
     }
 }
 
-fn hint(rows: &Rows, others: &BTreeSet<String>) -> String {
+fn hint(rows: &Rows, others: &BTreeSet<String>, group: &Group) -> String {
     if let Some(first) = rows.refused.first() {
         return format!("{} were refused, the first: {first}", rows.refused.len());
     }
     if others.is_empty() {
         return "the file has a header and no row".to_owned();
     }
-    let some: Vec<&str> = others.iter().map(String::as_str).take(60).collect();
-    format!("the file has {}", some.join("; "))
+    // Groups of the same model first: what was mistyped is then the system, precision or tp.
+    let wanted = group.model.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+    let near = |other: &&str| !wanted.is_empty() && other.to_ascii_lowercase().contains(&wanted);
+    let all = || others.iter().map(String::as_str);
+    let (same, rest): (Vec<&str>, Vec<&str>) = all().partition(near);
+    let some: Vec<&str> = if same.is_empty() { rest } else { same };
+    let left = some.len().saturating_sub(MOST_HINTED);
+    let more = if left > 0 { format!(" and {left} more") } else { String::new() };
+    let some = &some[..some.len() - left];
+    format!("the file has {}{more}", some.join("; "))
 }
 
 #[cfg(test)]

@@ -96,3 +96,16 @@ fn bytes_that_are_no_text_are_refused_like_any_other_field() {
     let rows = read(&bytes, &group()).expect("one usable row");
     assert_eq!(rows.refused.len(), 1);
 }
+
+#[test]
+fn what_is_suggested_first_is_the_same_model() {
+    let row = |model: &str, tp: u32| format!("l,0.1,{model},h100,,agg,1024,128,8,{tp},150,18");
+    let mut lines: Vec<String> = (0..30).map(|i| row(&format!("a/Other-{i}"), 2)).collect();
+    let without = lines.iter().map(String::as_str).collect::<Vec<_>>();
+    let error = read_lines(&without).unwrap_err().to_string();
+    assert!(error.ends_with("and 10 more"), "{error}");
+    lines.push(row("m/One-Instruct", 4));
+    let with = lines.iter().map(String::as_str).collect::<Vec<_>>();
+    let error = read_lines(&with).unwrap_err().to_string();
+    assert!(error.ends_with("the file has m/One-Instruct h100 '' tp 4"), "{error}");
+}

@@ -19,7 +19,10 @@ use std::path::PathBuf;
   spillgate replay flight.jsonl")]
 pub(crate) struct Args {
     /// A flight record to run again; every decision must come out the same
-    #[arg(value_name = "FLIGHT", conflicts_with_all = ["policy", "trace"])]
+    #[arg(value_name = "FLIGHT", conflicts_with_all = [
+        "policy", "trace", "scale", "seed", "start", "routing", "begin", "flight", "require",
+        "expect",
+    ])]
     flight_record: Option<PathBuf>,
     /// Files with one policy, its GPU pools and, if not built in, its profiles
     #[arg(short, long, value_name = "FILE", required_unless_present = "flight_record")]

@@ -23,6 +23,18 @@ enum Relation {
     Equal,
 }
 
+impl Relation {
+    const fn sign(self) -> &'static str {
+        match self {
+            Self::AtLeast => ">=",
+            Self::AtMost => "<=",
+            Self::Above => ">",
+            Self::Below => "<",
+            Self::Equal => "==",
+        }
+    }
+}
+
 const RELATIONS: [(&str, Relation); 5] = [
     (">=", Relation::AtLeast),
     ("<=", Relation::AtMost),
@@ -41,7 +53,7 @@ impl FromStr for Gate {
         let hint = "write FIELD>=NUMBER, such as slo.attainment>=0.95";
         let (path, relation, bound) = found.ok_or(hint)?;
         let bound: f64 = bound.parse().map_err(|_| format!("{bound:?} is no number; {hint}"))?;
-        if path.is_empty() || !bound.is_finite() {
+        if path.is_empty() || path.contains('=') || !bound.is_finite() {
             return Err(hint.to_owned());
         }
         Ok(Self { path: path.to_owned(), relation, bound })
@@ -53,7 +65,8 @@ impl Gate {
     pub(crate) fn miss(&self, report: &Value) -> Option<String> {
         let pointer = format!("/{}", self.path.replace('.', "/"));
         let Some(value) = report.pointer(&pointer).and_then(Value::as_f64) else {
-            return Some(format!("{}: the report has no such number", self.path));
+            let names = "its names are those of `replay -o json`";
+            return Some(format!("{}: the report has no such number; {names}", self.path));
         };
         let holds = match self.relation {
             Relation::AtLeast => value >= self.bound,
@@ -63,7 +76,7 @@ impl Gate {
             Relation::Equal => value == self.bound,
         };
         (!holds).then(|| {
-            format!("{} is {value}, required {:?} {}", self.path, self.relation, self.bound)
+            format!("{} is {value}, required {} {}", self.path, self.relation.sign(), self.bound)
         })
     }
 }
@@ -82,11 +95,15 @@ mod tests {
         assert!(miss("slo.attainment<0.96").is_some());
         assert!(miss("usd<=1").is_some(), "unknown is not met");
         assert!(miss("typo<=1").is_some());
+        assert_eq!(
+            miss("slo.attainment<0.5").as_deref(),
+            Some("slo.attainment is 0.96, required < 0.5")
+        );
     }
 
     #[test]
     fn what_is_no_gate_is_refused_with_an_example() {
-        for bad in ["", "slo", "slo>=x", ">=1", "a>=NaN"] {
+        for bad in ["", "slo", "slo>=x", ">=1", "a>=NaN", "slo.attainment=>0.9", "a=1"] {
             assert!(bad.parse::<Gate>().is_err(), "{bad}");
         }
     }

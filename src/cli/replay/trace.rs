@@ -1,7 +1,7 @@
 //! A policy on a trace: read, run, score, print.
 
 use super::{Args, Output, RoutingArg, StartArg, expect};
-use crate::cli::files::{Loaded, load_policy};
+use crate::cli::files::{Loaded, keep_inputs, load_policy};
 use crate::cli::{Exit, Failure, complain, say};
 use crate::driver::flight::{self, Line};
 use crate::live::clock::Stopwatch;
@@ -17,11 +17,18 @@ use spillgate_core::units::{MicroUsd, Picos, Stamp};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Runs the policy on the trace and prints the report.
 pub(super) fn run(args: &Args, path: &Path) -> Result<(), Failure> {
     let loaded = load_policy(&args.policy)?;
+    // Before the run: a file that cannot be read should not cost one.
+    let expect = |file: &PathBuf| expect::decisions_sha256(file, &loaded.resolved.policy);
+    let expected = args.expect.as_ref().map(expect).transpose()?;
+    if let Some(flight) = &args.flight {
+        let inputs = args.policy.iter().chain(&args.expect).map(PathBuf::as_path);
+        keep_inputs(flight, inputs.chain([path]))?;
+    }
     let read = trace::read(path, args.seed).map_err(Failure::invalid)?;
     let trace = trace::scaled(&read, args.scale, args.seed).map_err(Failure::invalid)?;
     complain(&format!("{}: {}", trace.name, trace.summary()));
@@ -37,24 +44,29 @@ pub(super) fn run(args: &Args, path: &Path) -> Result<(), Failure> {
         Output::Table => say(report.to_table().trim_end()),
         Output::Json => say(report.to_json().trim_end()),
     }
-    verdict(args, &loaded, &run, &report)
+    verdict(args, expected, &loaded, &run, &report)
 }
 
 /// Gates, expectations and rules, each with its exit code.
-fn verdict(args: &Args, loaded: &Loaded, run: &Run, report: &Report) -> Result<(), Failure> {
+fn verdict(
+    args: &Args,
+    expected: Option<String>,
+    loaded: &Loaded,
+    run: &Run,
+    report: &Report,
+) -> Result<(), Failure> {
     if let Some(first) = run.ledger.first_breach(&loaded.resolved.policy) {
         let n = run.ledger.broken;
         return Err(
             anyhow!("{n} decisions broke a rule and were withdrawn; the first {first}").into()
         );
     }
-    if let Some(file) = &args.expect {
-        let expected = expect::decisions_sha256(file, &loaded.resolved.policy)?;
-        if expected != report.decisions_sha256 {
-            let (label, now) = (file.display(), &report.decisions_sha256);
-            let what = anyhow!("decisions differ from {label}: expected {expected}, got {now}");
-            return Err(Failure::new(Exit::Differs, what));
-        }
+    if let Some((file, expected)) = args.expect.as_ref().zip(expected)
+        && expected != report.decisions_sha256
+    {
+        let (label, now) = (file.display(), &report.decisions_sha256);
+        let what = anyhow!("decisions differ from {label}: expected {expected}, got {now}");
+        return Err(Failure::new(Exit::Differs, what));
     }
     let value = serde_json::to_value(report).context("the report as JSON")?;
     let missed: Vec<String> = args.require.iter().filter_map(|gate| gate.miss(&value)).collect();

@@ -52,6 +52,9 @@ pub enum Problem {
     /// The label set does not end on this line.
     #[error("the label set is not closed; the page may be cut short")]
     Open,
+    /// The last line does not end: of `waiting 120.0` a cut may leave `waiting 1`.
+    #[error("the line does not end in a line break; the page may be cut short, so it is not read")]
+    Unended,
     /// A label stands twice.
     #[error("a label stands twice")]
     LabelTwice,

@@ -51,7 +51,7 @@ impl fmt::Display for Problem {
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The file could not be opened or read.
-    #[error("cannot read trace {trace}: {source}; check the path and its permissions")]
+    #[error("cannot read trace {trace}; check the path and its permissions")]
     Io {
         /// The trace.
         trace: String,
