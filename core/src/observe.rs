@@ -2,7 +2,8 @@
 //! each pod can be believed.
 //!
 //! Counters become differences, a restart (new epoch, or a counter that fell) counts what the new
-//! process has done, and the first sample of a pod yields no rate. A pod that shows work but has
+//! process has done, and the first sample of a pod yields no rate, nor does the first one after it
+//! was not seen: what came in between is not what comes now. A pod that shows work but has
 //! not moved for [`FROZEN_AFTER`] is not believed: some engines leave their gauges standing when
 //! every client hangs up at once.
 //!
@@ -34,6 +35,7 @@ pub struct Memory {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct PodMemory {
+    /// What its engines showed a tick ago; empty if it was not seen then.
     engines: BTreeMap<u32, EngineMemory>,
     /// Last time a counter moved or no work was shown.
     moved: Stamp,
@@ -77,6 +79,8 @@ pub struct PoolView {
     pub pods: Vec<PodView>,
     /// Believable, serving pods.
     pub serving: Replicas,
+    /// Of those, pods that were also seen a tick ago: what they did since is in `flow` and `grown`.
+    pub counted: Replicas,
     /// Pods that served and are not seen now.
     pub unseen: Replicas,
     /// Pods that show work and make none.
@@ -179,7 +183,11 @@ pub fn observe(policy: &Policy, seen: &Observation, memory: &mut Memory) -> Obse
 }
 
 fn router_flow(seen: &Observation, memory: &mut Memory) -> Option<RouterFlow> {
-    let router = seen.router.as_ref()?;
+    // A router that could not be read starts anew: all that came meanwhile has not come in a tick.
+    let Some(router) = seen.router.as_ref() else {
+        memory.router = None;
+        return None;
+    };
     let now = RouterTotals {
         requests: router.requests,
         external: router.external,
@@ -263,8 +271,11 @@ fn pod_state(
     view: &mut PoolView,
 ) -> PodState {
     let fresh = pod.scrape == Scrape::Fresh && !pod.engines.is_empty();
+    let counted = fresh && !memory.engines.is_empty();
     if fresh {
         take_sample(pool, now, uid, pod, memory, view);
+    } else {
+        memory.engines.clear();
     }
     if pod.deleting.is_some() {
         return PodState::Draining;
@@ -281,6 +292,7 @@ fn pod_state(
             if pod.engines.iter().all(|e| e.awake == Some(false)) {
                 return PodState::Starting;
             }
+            view.counted = view.counted + Replicas(u32::from(counted));
             let before = view.waiting;
             add_gauges(pod, view);
             if view.waiting == before {
@@ -340,13 +352,15 @@ fn take_sample(
         }
     }
     let mut moved = false;
+    // Ranks that a page leaves out are forgotten, so that no page can make this grow.
+    let known = core::mem::take(&mut memory.engines);
     for engine in &pod.engines {
         let totals = Totals::of(engine);
         let (running, waiting) = shown(engine);
-        let before = memory.engines.get(&engine.rank).copied();
+        let before = known.get(&engine.rank).copied();
         if let Some(before) = before {
             let restarted = before.epoch != engine.epoch && before.epoch != 0 && engine.epoch != 0;
-            view.flow.add(&totals, &before.totals, restarted);
+            let restarted = view.flow.add(&totals, &before.totals, restarted);
             let then = if restarted { 0 } else { before.shown.0.saturating_add(before.shown.1) };
             let grown = i128::from(running.saturating_add(waiting)) - i128::from(then);
             let grown = i64::try_from(grown).unwrap_or(if grown > 0 { i64::MAX } else { i64::MIN });

@@ -51,6 +51,41 @@ fn a_metrics_outage_is_no_reason_to_pay() {
 }
 
 #[test]
+fn what_came_during_a_metrics_outage_has_not_come_in_its_last_second() {
+    let mut fleet = fleet(web(1, 40), vec![BUSY; 8]);
+    let before = on(&fleet.seconds(60), "web").need_milli.expect("a need");
+    let see = |fleet: &mut Fleet, how: Scrape| {
+        fleet.pools.get_mut("web").expect("the pool").iter_mut().for_each(|pod| pod.scrape = how);
+    };
+    see(&mut fleet, Scrape::Timeout);
+    fleet.seconds(120);
+    see(&mut fleet, Scrape::Fresh);
+    for _ in 0..30 {
+        let decision = fleet.second();
+        assert_eq!(to(&decision, "web"), None, "{decision:?}");
+        let need = on(&decision, "web").need_milli;
+        assert!(
+            need.is_none_or(|need| need * 2 > before && need < before * 2),
+            "{before} {need:?}"
+        );
+    }
+}
+
+#[test]
+fn what_came_while_the_router_was_unread_has_not_come_in_a_second() {
+    let mut fleet = fleet(web(1, 40), vec![BUSY; 8]);
+    fleet.arrivals = Some(8);
+    fleet.seconds(60);
+    fleet.router_read = false;
+    fleet.seconds(120);
+    fleet.router_read = true;
+    for _ in 0..30 {
+        let decision = fleet.second();
+        assert_eq!(to(&decision, "web"), None, "{decision:?}");
+    }
+}
+
+#[test]
 fn nothing_that_serves_opens_the_gate_before_anybody_is_refused() {
     let mut fleet = fleet(web(1, 10), vec![STARTING]);
     fleet.arrivals = Some(0);

@@ -60,6 +60,8 @@ pub(crate) struct Fleet {
     /// Requests a second at the router; `None`: there is no router.
     pub(crate) arrivals: Option<u64>,
     arrived: u64,
+    /// The router answers.
+    pub(crate) router_read: bool,
     pub(crate) devices: Option<u32>,
 }
 
@@ -74,6 +76,7 @@ impl Fleet {
             spec: BTreeMap::new(),
             arrivals: None,
             arrived: 0,
+            router_read: true,
             devices: Some(64),
         }
     }
@@ -144,7 +147,7 @@ impl Fleet {
         Observation {
             now: Stamp(self.now),
             pools: pools.collect(),
-            router: self.arrivals.map(|_| RouterSeen {
+            router: self.arrivals.filter(|_| self.router_read).map(|_| RouterSeen {
                 requests: Some(self.arrived),
                 external_ready: true,
                 ..RouterSeen::default()
