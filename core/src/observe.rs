@@ -95,7 +95,8 @@ pub struct PoolView {
     pub draining: Replicas,
     /// Enough is seen to judge the load.
     pub sighted: bool,
-    /// Of the pods that are ready, more than a twentieth give no page, whether they ever did or not.
+    /// Of the pods that are ready, more than a twentieth give no page, whether they ever did or not,
+    /// or one that does not say how much waits and runs in each of their engines.
     pub silent: bool,
     /// What the serving and draining pods did since the last tick.
     pub flow: Flow,
@@ -232,11 +233,21 @@ fn pool_view(
     }
     count(&mut view);
     let ready = || seen.pods.values().filter(|p| p.deleting.is_none() && p.ready.is_some());
-    let nodeless = seen.pods.values().filter(|p| p.deleting.is_none() && p.scheduled.is_none());
+    let nodeless =
+        seen.pods.values().filter(|p| p.deleting.is_none() && p.scheduled.is_none() && !p.surge);
     view.unscheduled = Replicas(u32::try_from(nodeless.count()).unwrap_or(u32::MAX));
-    let silent = ready().filter(|p| p.scrape != Scrape::Fresh).count();
+    let silent = ready().filter(|p| !tells_load(pool, p)).count();
     view.silent = silent * 100 > ready().count() * UNSEEN_TOLERATED_PERCENT as usize;
     view
+}
+
+/// Whether a pod says how much waits and runs in each engine that it has: what is not said is not
+/// zero.
+fn tells_load(pool: &PoolPolicy, pod: &PodSeen) -> bool {
+    let said = |e: &EngineSample| e.waiting.is_some() && e.running.is_some();
+    pod.scrape == Scrape::Fresh
+        && pod.engines.len() >= pool.engines_each as usize
+        && pod.engines.iter().all(|e| e.awake == Some(false) || said(e))
 }
 
 /// Sums up the pods' states.
@@ -315,14 +326,15 @@ fn not_yet_serving(
     pod: &PodSeen,
     view: &mut PoolView,
 ) -> PodState {
-    let late = |from: Stamp| now.since(from) > pool.startup_timeout;
+    // A rollout's extra pod is nobody's evidence, neither of devices nor of a broken start.
+    let late = |from: Stamp| !pod.surge && now.since(from) > pool.startup_timeout;
     match pod.scheduled {
         None if late(pod.created) => {
             view.reasons.push(Reason::Unplaceable { pod: uid.clone() });
             PodState::Unplaceable
         }
         None => PodState::Pending,
-        Some(at) if pod.failing || late(at) => {
+        Some(at) if (pod.failing && !pod.surge) || late(at) => {
             view.reasons.push(Reason::StartFailed { pod: uid.clone() });
             PodState::StartFailed
         }

@@ -275,3 +275,43 @@ fn an_unknown_inventory_is_tried_in_single_steps() {
     pods.resize(first as usize, PENDING);
     assert_eq!(to(&fleet.seconds(30), "web"), None, "what is Pending teaches");
 }
+
+#[test]
+fn a_trickle_wakes_a_pool_that_may_sleep() {
+    let mut fleet = fleet(web(0, 4), vec![IDLE]);
+    fleet.arrivals = Some(1);
+    let busy = Pod { finishes: 1, running: 1, ..BUSY };
+    fleet.pools.insert("web", vec![busy]);
+    let need = on(&fleet.seconds(120), "web").need_milli.expect("a need");
+    assert!(need > 0 && need < 500, "{need} is no trickle");
+    fleet.pools.insert("web", Vec::new());
+    let woken = (0..10).any(|_| to(&fleet.second(), "web") == Some(1));
+    assert!(woken);
+}
+
+#[test]
+fn a_page_that_does_not_say_what_waits_is_no_proof_of_an_empty_queue() {
+    let mut fleet = fleet(web(1, 8), vec![IDLE; 4]);
+    fleet.arrivals = Some(0);
+    fleet.says_waiting = false;
+    for _ in 0..700 {
+        let decision = fleet.second();
+        assert_eq!(to(&decision, "web"), None);
+    }
+    assert!(says(&fleet.second(), "web", "HeldBlind"));
+    fleet.says_waiting = true;
+    assert!((0..5).any(|_| to(&fleet.second(), "web") == Some(3)));
+}
+
+#[test]
+fn the_extra_pod_of_a_rollout_is_no_evidence_of_exhaustion() {
+    let surge = Pod { surge: true, ..PENDING };
+    let mut fleet = fleet(web(1, 8), vec![BUSY, BUSY, surge]);
+    fleet.spec.insert("web", 2);
+    fleet.arrivals = Some(2);
+    for _ in 0..900 {
+        let decision = fleet.second();
+        assert!(!says(&decision, "web", "Unplaceable") && !says(&decision, "web", "Exhausted"));
+        assert!(!says(&decision, "web", "Cancelled"), "{decision:?}");
+    }
+}
