@@ -172,6 +172,10 @@ fn push_tick(policy: &Policy, observed: &Observed, memory: &mut Memory) {
     if length > Span::ZERO {
         memory.ticks.push_back(Tick { at: observed.now, length, arrivals, entry, exit });
     }
+    // A clock that went back must not let ticks pile up until it has caught up.
+    while memory.ticks.back().is_some_and(|t| t.at > observed.now) {
+        memory.ticks.pop_back();
+    }
     let kept = MIX_WINDOW + MIX_WINDOW;
     while memory.ticks.front().is_some_and(|t| observed.now.since(t.at) > kept) {
         memory.ticks.pop_front();
