@@ -39,6 +39,9 @@ struct PodMemory {
     engines: BTreeMap<u32, EngineMemory>,
     /// Last time a counter moved or no work was shown.
     moved: Stamp,
+    /// It was seen before it was ready, so that its start time can be told. (`ready` of a pod that is
+    /// found ready may be from its last restart, and tells nothing.)
+    awaited: bool,
     /// First good scrape; from then on the pod is capacity.
     served: Option<Stamp>,
     /// Since when it is not seen, having been seen before.
@@ -113,7 +116,7 @@ pub struct PoolView {
     pub running: u64,
     /// KV tokens in use.
     pub kv_tokens: u64,
-    /// Start times that ended this tick.
+    /// Start times, from a node to ready, that ended this tick.
     pub started: Vec<Span>,
     /// What is to be said.
     pub reasons: Reasons,
@@ -223,6 +226,7 @@ fn pool_view(
             known.insert(uid.clone(), PodMemory { moved: now, ..PodMemory::default() });
         }
         let Some(pod_memory) = known.get_mut(uid) else { continue };
+        pod_memory.awaited |= pod.ready.is_none();
         let state = pod_state(pool, now, uid, pod, pod_memory, &mut view);
         let busy = pod
             .engines
@@ -359,7 +363,7 @@ fn take_sample(
     if memory.served.is_none() && pod.ready.is_some() {
         memory.served = Some(now);
         memory.moved = now;
-        if let (Some(node), Some(ready)) = (pod.scheduled, pod.ready) {
+        if let (true, Some(node), Some(ready)) = (memory.awaited, pod.scheduled, pod.ready) {
             view.started.push(ready.since(node));
         }
     }

@@ -3,9 +3,11 @@
 
 mod support;
 
-use spillgate_core::observation::Scrape;
+use spillgate_core::observation::{EngineSample, PodSeen, PoolSeen, Scrape};
+use spillgate_core::observe::{Memory, observe};
 use spillgate_core::policy::{Policy, Role};
 use spillgate_core::reason::Reason;
+use spillgate_core::units::{Replicas, Span, Stamp};
 use support::fleet::{BUSY, Fleet, IDLE, PENDING, Pod, STARTING, on, to};
 
 fn web(min: u32, max: u32) -> Policy {
@@ -314,4 +316,28 @@ fn the_extra_pod_of_a_rollout_is_no_evidence_of_exhaustion() {
         assert!(!says(&decision, "web", "Unplaceable") && !says(&decision, "web", "Exhausted"));
         assert!(!says(&decision, "web", "Cancelled"), "{decision:?}");
     }
+}
+
+#[test]
+fn a_start_is_learned_only_where_it_was_watched() {
+    let policy = web(1, 8);
+    let started = |seconds: u64, readied: Option<u64>, memory: &mut Memory| {
+        let pod = PodSeen {
+            scheduled: Some(Stamp(0)),
+            ready: readied.map(|at| Stamp(at * 1_000)),
+            scrape: Scrape::Fresh,
+            engines: vec![EngineSample::default()],
+            ..PodSeen::default()
+        };
+        let pods = [("a".into(), pod)].into();
+        let pool = PoolSeen { spec: Some(Replicas(1)), pods, ..PoolSeen::default() };
+        let seen = support::seen(Stamp(seconds * 1_000), [("web".into(), pool)].into());
+        observe(&policy, &seen, memory).pools.remove(0).started
+    };
+    // Found ready, a day after it got its node: readiness that came back, not a start of a day.
+    assert_eq!(started(86_500, Some(86_400), &mut Memory::default()), []);
+    let mut memory = Memory::default();
+    assert_eq!(started(100, None, &mut memory), []);
+    assert_eq!(started(116, Some(115), &mut memory), [Span::secs(115)]);
+    assert_eq!(started(117, Some(115), &mut memory), []);
 }
