@@ -216,7 +216,7 @@ fn members<'a>(policy: &'a Policy, gpu_pool: &'a Name) -> impl Iterator<Item = u
     (0..policy.pools.len()).filter(move |&i| policy.pools[i].gpu_pool == *gpu_pool)
 }
 
-/// How well a target serves its need; 1 where the need is unknown or nothing.
+/// How well a target serves its need; without bound where the need is unknown or nothing.
 fn served(target: &Target, replicas: Replicas) -> f64 {
     match target.need {
         Some(need) if need.0 > 0 => f64::from(replicas.0) * 1e3 / need.0 as f64,
