@@ -213,16 +213,21 @@ fn a_thousandfold_queue_in_any_window_in_which_there_was_one_is_found() {
         |window: &&[Seen]| window.iter().all(|(_, _, waiting)| waiting.values().sum::<u64>() > 0);
     let starts: Vec<u64> = ticks.windows(15).filter(queued).map(|window| window[0].1).collect();
     assert!(starts.len() >= 20, "the shipped run has hardly a queue: {starts:?}");
+    let mut decided_otherwise = 0;
     for pick in 0..5 {
         let from = starts[pick * (starts.len() - 1) / 4];
         let changed = tampered(lines, &ticks, from, 1_000);
         let verdict = run(&changed).expect("still a flight");
-        assert!(verdict.differing > 0, "window at {from} ms: no decision differs, {verdict:?}");
+        // A queue at a few replicas beside free ones decides nothing; the memory tells it all the same.
+        let found = verdict.differing + verdict.memories_differing;
+        assert!(found > 0, "window at {from} ms: nothing differs, {verdict:?}");
+        decided_otherwise += u32::from(verdict.differing > 0);
         let file = scratch("tampered.jsonl");
         std::fs::write(&file, changed.join("\n")).expect("a scratch file");
         let (code, said) = exit_of(&file);
         assert_eq!(code, Some(5), "window at {from} ms: {said}");
     }
+    assert!(decided_otherwise >= 3, "{decided_otherwise} of 5 windows decide otherwise");
 }
 
 #[test]

@@ -3,8 +3,8 @@
 //! A serving replica goes only when every tick of a full window was seen, showed no standing queue
 //! and a need that the rest of the fleet carries with room, and nothing contradicts it now: no
 //! queue, nothing starting, no spill, no unseen pods, and a named pod that is least busy. A restart,
-//! a new leader, an outage or a hole between two ticks begins the window anew. Replicas that never got a node, a bound that
-//! was lowered and a donor's gift are not scale-down and do not wait.
+//! a new leader, an outage or a hole between two ticks begins the window anew. Replicas that never
+//! got a node, a bound that was lowered and a donor's gift are not scale-down and do not wait.
 //!
 //! Worked number: 12 replicas and a window of 5 minutes remove one every
 //! clamp(10 * 300 s / 12, 10 s, 60 s) = 60 s; 200 replicas one every 15 s.

@@ -19,8 +19,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-/// Work shown without any progress for this long makes a pod's gauges unbelievable. Longer than
-/// the longest prompt takes to compute.
+/// Work shown without any progress for this long, and for three ticks, makes a pod's gauges
+/// unbelievable. Longer than the longest prompt takes to compute.
 pub const FROZEN_AFTER: Span = Span::secs(30);
 
 /// Share of a pool's pods that may be unseen without making it blind: 5 %.
@@ -174,13 +174,14 @@ pub struct RouterFlow {
 /// Runs the stage.
 pub fn observe(policy: &Policy, seen: &Observation, memory: &mut Memory) -> Observed {
     let absent = PoolSeen::default();
+    let frozen_after = FROZEN_AFTER.max(Span(policy.tick.0.saturating_mul(3)));
     let pools = policy
         .pools
         .iter()
         .map(|pool| {
             let now_seen = seen.pools.get(&pool.name).unwrap_or(&absent);
             let known = memory.pools.entry(pool.name.clone()).or_default();
-            pool_view(pool, seen.now, now_seen, known)
+            pool_view(pool, frozen_after, seen.now, now_seen, known)
         })
         .collect();
     Observed { now: seen.now, pools, router: router_flow(seen, memory) }
@@ -215,6 +216,7 @@ fn router_flow(seen: &Observation, memory: &mut Memory) -> Option<RouterFlow> {
 
 fn pool_view(
     pool: &PoolPolicy,
+    frozen_after: Span,
     now: Stamp,
     seen: &PoolSeen,
     known: &mut BTreeMap<Name, PodMemory>,
@@ -227,7 +229,7 @@ fn pool_view(
         }
         let Some(pod_memory) = known.get_mut(uid) else { continue };
         pod_memory.awaited |= pod.ready.is_none();
-        let state = pod_state(pool, now, uid, pod, pod_memory, &mut view);
+        let state = pod_state(pool, frozen_after, now, uid, pod, pod_memory, &mut view);
         let busy = pod
             .engines
             .iter()
@@ -279,6 +281,7 @@ fn count(view: &mut PoolView) {
 
 fn pod_state(
     pool: &PoolPolicy,
+    frozen_after: Span,
     now: Stamp,
     uid: &Name,
     pod: &PodSeen,
@@ -300,7 +303,7 @@ fn pod_state(
         (Some(_), true) => {
             memory.unseen = None;
             let age = now.since(memory.moved);
-            if age >= FROZEN_AFTER {
+            if age >= frozen_after {
                 view.reasons.push(Reason::Frozen { pod: uid.clone(), age });
                 return PodState::Frozen;
             }

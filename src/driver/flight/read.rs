@@ -17,7 +17,7 @@ use spillgate_core::units::Stamp;
 use std::io::BufRead;
 
 /// The longest line that is read: a keyframe of a large fleet is a few megabytes.
-const LINE_MOST: usize = 256 << 20;
+const LINE_MOST: usize = 32 << 20;
 /// Differences that are listed in full.
 const LISTED_MOST: usize = 20;
 
@@ -237,7 +237,7 @@ impl<R: BufRead> Lines<'_, R> {
             }
             self.number += 1;
             if bytes.len() > LINE_MOST {
-                return Err(self.wrong("the line is longer than 256 MiB"));
+                return Err(self.wrong("the line is longer than 32 MiB"));
             }
             if bytes.trim_ascii().is_empty() {
                 continue;
