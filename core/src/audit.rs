@@ -160,7 +160,7 @@ fn is_blind(pool: &PoolSeen) -> bool {
     u64::from(unseen.0) * 20 > u64::from(ready.0)
 }
 
-/// Rule 2: growth only onto devices that are there.
+/// Rule 2: growth only onto devices that are there, or may come.
 fn device_rules(
     policy: &Policy,
     gpu_pools: &[GpuPoolPolicy],
@@ -169,12 +169,13 @@ fn device_rules(
     say: &mut impl FnMut(u8, Option<usize>, &'static str),
 ) {
     for gpu_pool in gpu_pools {
-        let (Some(devices), Supply::Fixed) = (seen.devices.get(&gpu_pool.name), gpu_pool.supply)
-        else {
-            continue;
-        };
+        let Some(devices) = seen.devices.get(&gpu_pool.name) else { continue };
         let (grows, asked) = asked_for(policy, seen, decision, gpu_pool);
-        let limit = Gpus(devices.allocatable.0.min(gpu_pool.max_devices.0));
+        let limit = match gpu_pool.supply {
+            Supply::Fixed => Gpus(devices.allocatable.0.min(gpu_pool.max_devices.0)),
+            // Nodes may come; the pool's own limit stays.
+            Supply::Elastic { .. } => gpu_pool.max_devices,
+        };
         let room = limit.less(devices.used_by_others);
         if grows && asked > room.less(held_by_siblings(policy, seen, *devices, gpu_pool)) {
             say(2, None, "asks for more devices than there are");

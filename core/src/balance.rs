@@ -16,7 +16,7 @@ use crate::policy::{Policy, PoolPolicy, Role, Supply};
 use crate::reason::{Cause, Reason, Reasons};
 use crate::share::{Ask, Grant};
 use crate::size::{Milli, Sized};
-use crate::units::{Gpus, Ratio, Replicas, finite};
+use crate::units::{Gpus, GpusEach, Ratio, Replicas, finite};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -216,7 +216,7 @@ fn members<'a>(policy: &'a Policy, gpu_pool: &'a Name) -> impl Iterator<Item = u
     (0..policy.pools.len()).filter(move |&i| policy.pools[i].gpu_pool == *gpu_pool)
 }
 
-/// How well a target serves its need; 1 where the need is unknown or nothing.
+/// How well a target serves its need; without bound where the need is unknown or nothing.
 fn served(target: &Target, replicas: Replicas) -> f64 {
     match target.need {
         Some(need) if need.0 > 0 => f64::from(replicas.0) * 1e3 / need.0 as f64,
@@ -324,15 +324,14 @@ fn limit_growth(
     let held: Gpus = members(policy, gpu_pool)
         .map(|i| committed(&observed.pools[i]) * policy.pools[i].gpus_each)
         .sum();
-    let queued: Gpus = members(policy, gpu_pool)
-        .map(|i| {
-            let view = &observed.pools[i];
-            let unborn =
-                committed(view).less(Replicas(u32::try_from(view.pods.len()).unwrap_or(u32::MAX)));
-            (view.unscheduled + unborn) * policy.pools[i].gpus_each
-        })
-        .sum();
-    let mut left = growth_budget(room, held, queued);
+    let queue = |i: usize| {
+        let view = &observed.pools[i];
+        let pods = Replicas(u32::try_from(view.pods.len()).unwrap_or(u32::MAX));
+        view.unscheduled + committed(view).less(pods)
+    };
+    let queued: Replicas = members(policy, gpu_pool).map(queue).sum();
+    let due: Gpus = members(policy, gpu_pool).map(|i| queue(i) * policy.pools[i].gpus_each).sum();
+    let mut growth_left = Growth::new(room, held, queued, due);
     let mut order: Vec<usize> = members(policy, gpu_pool).collect();
     order.sort_by(|&a, &b| {
         let now = |i: usize| served(&targets[i], observed.pools[i].spec.unwrap_or(Replicas::ZERO));
@@ -342,8 +341,7 @@ fn limit_growth(
         let (pool, target) = (&policy.pools[i], &mut targets[i]);
         let spec = observed.pools[i].spec.unwrap_or(Replicas::ZERO);
         let growth = target.reachable.less(spec);
-        let possible = Replicas(growth.0.min((left / pool.gpus_each).0));
-        left = left.less(possible * pool.gpus_each);
+        let possible = growth_left.take(growth, pool.gpus_each);
         if possible < growth {
             let wanted = target.reachable;
             if target.short.is_none() {
@@ -373,18 +371,37 @@ fn name_donors(policy: &Policy, observed: &Observed, gpu_pool: &Name, targets: &
     }
 }
 
-/// Devices that may be asked for on top of what is held.
-fn growth_budget(room: &DeviceRoom, held: Gpus, queued: Gpus) -> Gpus {
-    let granted = room.granted.less(held);
-    match room.supply {
-        // Unknown inventory: one at a time, and what stays Pending teaches.
-        _ if !room.known && queued > Gpus::ZERO => Gpus::ZERO,
-        _ if !room.known => Gpus(granted.0.min(8)),
-        Supply::Fixed => Gpus(granted.0.min(room.free.less(queued).0)),
-        Supply::Elastic { max_pending, .. } => {
-            let beyond = Gpus(max_pending.0.saturating_mul(8)).less(queued);
-            Gpus(granted.0.min((room.free + beyond).less(queued).0))
-        }
+/// What may be asked for on top of what is held.
+struct Growth {
+    granted: Gpus,
+    /// Devices that nobody holds and nobody is due.
+    free: Gpus,
+    /// Replicas that may be asked for without a device: a Pending pod orders a node, or shows that
+    /// there is none.
+    pending: Replicas,
+}
+
+impl Growth {
+    /// `queued` replicas wait for a node, and are due `due` devices.
+    fn new(room: &DeviceRoom, held: Gpus, queued: Replicas, due: Gpus) -> Self {
+        let (free, pending) = match room.supply {
+            // Unknown inventory: one at a time, and what stays Pending teaches.
+            _ if !room.known => (Gpus::ZERO, Replicas(1)),
+            Supply::Fixed => (room.free.less(due), Replicas::ZERO),
+            Supply::Elastic { max_pending, .. } => (room.free.less(due), max_pending),
+        };
+        Self { granted: room.granted.less(held), free, pending: pending.less(queued) }
+    }
+
+    /// Takes as many of `wanted` replicas as there may be.
+    fn take(&mut self, wanted: Replicas, each: GpusEach) -> Replicas {
+        let granted = wanted.0.min((self.granted / each).0);
+        let placed = Replicas(granted.min((self.free / each).0));
+        let pending = Replicas(granted).less(placed).min(self.pending);
+        self.granted = self.granted.less((placed + pending) * each);
+        self.free = self.free.less(placed * each);
+        self.pending = self.pending.less(pending);
+        placed + pending
     }
 }
 
@@ -395,4 +412,43 @@ pub fn granted(policy: &Policy, grants: &BTreeMap<Name, Vec<Grant>>, gpu_pool: &
         .get(gpu_pool)
         .and_then(|all| all.iter().find(|g| g.policy == policy.name))
         .map_or(Gpus::ZERO, |g| g.devices)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Span;
+
+    fn room(supply: Supply, known: bool) -> DeviceRoom {
+        DeviceRoom { granted: Gpus(64), free: Gpus(4), known, supply }
+    }
+
+    /// Replicas of two devices that may be asked for while 4 devices are free.
+    fn possible(room: &DeviceRoom, queued: u32) -> u32 {
+        let queued = Replicas(queued);
+        let mut growth = Growth::new(room, Gpus(8), queued, queued * GpusEach(2));
+        growth.take(Replicas(20), GpusEach(2)).0
+    }
+
+    #[test]
+    fn a_fixed_supply_gives_what_is_free_and_not_due() {
+        let fixed = room(Supply::Fixed, true);
+        assert_eq!([0, 1, 2].map(|queued| possible(&fixed, queued)), [2, 1, 0]);
+    }
+
+    #[test]
+    fn an_elastic_supply_lets_as_many_replicas_wait_as_the_policy_says() {
+        let elastic =
+            Supply::Elastic { provision_timeout: Span::mins(10), max_pending: Replicas(3) };
+        let elastic = room(elastic, true);
+        assert_eq!([0, 1, 3].map(|queued| possible(&elastic, queued)), [5, 3, 0]);
+    }
+
+    #[test]
+    fn an_unknown_inventory_is_asked_for_one_replica_at_a_time_however_large() {
+        let unknown = room(Supply::Fixed, false);
+        assert_eq!([0, 1].map(|queued| possible(&unknown, queued)), [1, 0]);
+        let mut growth = Growth::new(&unknown, Gpus::ZERO, Replicas::ZERO, Gpus::ZERO);
+        assert_eq!(growth.take(Replicas(4), GpusEach(16)), Replicas(1));
+    }
 }

@@ -5,7 +5,7 @@
 //! unordered map in here. Bad input degrades to hold, with the reason.
 //!
 //! Worked number: 55 requests a second of 1 155 + 211 tokens on a Qwen3-32B profile keep about 3.7
-//! prefill and 1.7 decode replicas busy; with a bound of 1.3 and a busy share of 0.7 the decision
+//! prefill and 2.2 decode replicas busy; with a bound of 1.3 and a busy share of 0.7 the decision
 //! is 7 and 4.
 
 use crate::audit::{Broken, audit};

@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Totals {
     first_tokens: Option<u64>,
-    ttft_sum: u64,
     gaps: Option<u64>,
     gap_sum: u64,
     prompt: Option<u64>,
@@ -33,8 +32,6 @@ pub(crate) struct Totals {
 pub struct Flow {
     /// First tokens: requests whose prefill ended.
     pub first_tokens: u64,
-    /// Sum of their TTFT, microseconds.
-    pub ttft_sum: u64,
     /// Gaps between tokens.
     pub gaps: u64,
     /// Their sum, microseconds.
@@ -66,7 +63,6 @@ impl Totals {
         let sum = |h: &Option<Histogram>| h.as_ref().map_or(0, |h| h.sum);
         Self {
             first_tokens: count(&engine.ttft),
-            ttft_sum: sum(&engine.ttft),
             gaps: count(&engine.itl),
             gap_sum: sum(&engine.itl),
             prompt: engine.prompt_tokens,
@@ -82,8 +78,9 @@ impl Totals {
 }
 
 impl Flow {
-    /// Adds what lies between `before` and `now`; after a restart all of `now` is new.
-    pub(crate) fn add(&mut self, now: &Totals, before: &Totals, restarted: bool) {
+    /// Adds what lies between `before` and `now`; after a restart all of `now` is new. Says whether
+    /// there was one, known or told by a counter that fell.
+    pub(crate) fn add(&mut self, now: &Totals, before: &Totals, restarted: bool) -> bool {
         let fell = |now: Option<u64>, then: Option<u64>| matches!((now, then), (Some(n), Some(t)) if n < t);
         let restarted = restarted
             || fell(now.generated, before.generated)
@@ -107,7 +104,6 @@ impl Flow {
             _ => 0,
         };
         grow(&mut self.first_tokens, since(now.first_tokens, before.first_tokens));
-        grow(&mut self.ttft_sum, now.ttft_sum.saturating_sub(before.ttft_sum));
         grow(&mut self.gaps, since(now.gaps, before.gaps));
         grow(&mut self.gap_sum, now.gap_sum.saturating_sub(before.gap_sum));
         let prompt = since(now.prompt, before.prompt);
@@ -123,12 +119,12 @@ impl Flow {
         let prompt_sum = now.prompt_sum.saturating_sub(before.prompt_sum);
         grow(&mut self.prompt_sum, prompt_sum);
         self.prompt_squares += squares(now.prompt_moments, before.prompt_moments, prompt_sum);
+        restarted
     }
 
     /// Adds another interval or pool.
     pub(crate) fn merge(&mut self, other: &Self) {
         grow(&mut self.first_tokens, other.first_tokens);
-        grow(&mut self.ttft_sum, other.ttft_sum);
         grow(&mut self.gaps, other.gaps);
         grow(&mut self.gap_sum, other.gap_sum);
         grow(&mut self.prompt, other.prompt);
@@ -188,9 +184,9 @@ mod tests {
         let mut flow = Flow::default();
         flow.add(&engine(126_000), &engine(120_000), false);
         assert_eq!(flow.generated, 6_000);
-        flow.add(&engine(350), &engine(126_000), false);
+        assert!(flow.add(&engine(350), &engine(126_000), false));
         assert_eq!(flow.generated, 6_350);
-        flow.add(&engine(4_350), &engine(350), false);
+        assert!(!flow.add(&engine(4_350), &engine(350), false));
         assert_eq!(flow.generated, 10_350);
     }
 

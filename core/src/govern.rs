@@ -3,8 +3,8 @@
 //! A serving replica goes only when every tick of a full window was seen, showed no standing queue
 //! and a need that the rest of the fleet carries with room, and nothing contradicts it now: no
 //! queue, nothing starting, no spill, no unseen pods, and a named pod that is least busy. A restart,
-//! a new leader or an outage begins the window anew. Replicas that never got a node, a bound that
-//! was lowered and a donor's gift are not scale-down and do not wait.
+//! a new leader, an outage or a hole between two ticks begins the window anew. Replicas that never
+//! got a node, a bound that was lowered and a donor's gift are not scale-down and do not wait.
 //!
 //! Worked number: 12 replicas and a window of 5 minutes remove one every
 //! clamp(10 * 300 s / 12, 10 s, 60 s) = 60 s; 200 replicas one every 15 s.
@@ -22,6 +22,8 @@ use serde::{Deserialize, Serialize};
 
 /// Requests waiting per serving replica above which a tick is no proof of low load.
 const QUEUE_STANDS: u64 = 4;
+/// Ticks that may be missed without making a hole in the window.
+const TICKS_MISSED: u64 = 10;
 
 /// What this stage remembers, by pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -35,6 +37,8 @@ struct PoolMemory {
     peak: Peak,
     /// Since when every tick was seen.
     proof_since: Option<Stamp>,
+    /// The last of them.
+    proof_last: Option<Stamp>,
     /// The last removal of a serving replica.
     removed: Option<Stamp>,
 }
@@ -91,9 +95,15 @@ pub fn govern(
 
 impl PoolMemory {
     fn remember(&mut self, judge: &Judge<'_>) {
+        let hole = Span(judge.policy.tick.0.saturating_mul(TICKS_MISSED));
+        let broken = |last: Stamp| judge.now < last || judge.now.since(last) > hole;
+        if self.proof_last.is_some_and(broken) {
+            *self = Self { removed: self.removed, ..Self::default() };
+        }
         match judge.target.need {
             Some(need) if judge.sighted => {
                 self.proof_since.get_or_insert(judge.now);
+                self.proof_last = Some(judge.now);
                 // While a queue stands, all that serves is needed, whatever the model says.
                 let queue = judge.view.waiting > u64::from(judge.view.serving.0) * QUEUE_STANDS;
                 let serving = u64::from(judge.view.serving.0) * 1_000;
@@ -162,7 +172,8 @@ impl Judge<'_> {
         let reachable = self.target.reachable;
         let Some(now) = self.target.present.or(self.target.need) else { return reachable };
         let double = Replicas(u32::try_from(now.0.saturating_mul(2) / 1_000).unwrap_or(u32::MAX));
-        reachable.min(double.max(spec).max(self.target.floor))
+        // The first replica is needed however little comes.
+        reachable.min(double.max(now.replicas()).max(spec).max(self.target.floor))
     }
 
     /// Demand now is well below half of what is asked for. (Half would order again what was just
@@ -207,7 +218,7 @@ impl Judge<'_> {
         if !self.sighted || self.silent {
             return Some(Reason::HeldBlind);
         }
-        if view.serving <= Replicas(1) || view.serving.0 <= self.target.floor.0.min(1) {
+        if view.serving <= Replicas(1) {
             return Some(Reason::HeldNoVictim);
         }
         if view.coming > Replicas::ZERO {

@@ -1,11 +1,11 @@
 //! Stage 2, learn: how long a start takes here, and how fast replicas really are.
 //!
-//! Start times are learned from pods that came up (node to first good scrape); until three were
-//! seen, the policy's estimate stands. Speed is the measured mean gap between tokens over the one
+//! Start times are learned from pods that came up before our eyes (from a node to ready); until three
+//! were seen, the policy's estimate stands. Speed is the measured mean gap between tokens over the one
 //! that the profile predicts for the batch that ran, smoothed, bounded to half and double, with
 //! pods in their first minute left out. The profile stays the prior and the fallback.
 //!
-//! Worked number: a batch of 64 predicted at 18.9 ms a token and measured at 20.8 ms has a
+//! Worked number: a batch of 64 predicted at 18.8 ms a token and measured at 20.7 ms has a
 //! slowness of 1.1: capacity is 1/1.1 of what the profile says.
 
 use crate::model::Profile;

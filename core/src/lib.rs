@@ -1,6 +1,6 @@
 //! The brain of Spillgate: pure, total and deterministic.
 //!
-//! Eight stages, a file each, in the order in which they run: [`observe`] (what happened, and who is
+//! Nine stages, a file each, in the order in which they run: [`observe`] (what happened, and who is
 //! believed), [`learn`] (start times, real speed), [`estimate`] (work offered), [`forecast`] (an
 //! upper quantile at the lead time), [`size`] (replicas), [`share`] (devices among policies),
 //! [`balance`] (pools of a policy), [`govern`] (up at once, down one by one), [`overflow`] (what

@@ -2,7 +2,8 @@
 //! each pod can be believed.
 //!
 //! Counters become differences, a restart (new epoch, or a counter that fell) counts what the new
-//! process has done, and the first sample of a pod yields no rate. A pod that shows work but has
+//! process has done, and the first sample of a pod yields no rate, nor does the first one after it
+//! was not seen: what came in between is not what comes now. A pod that shows work but has
 //! not moved for [`FROZEN_AFTER`] is not believed: some engines leave their gauges standing when
 //! every client hangs up at once.
 //!
@@ -34,9 +35,13 @@ pub struct Memory {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct PodMemory {
+    /// What its engines showed a tick ago; empty if it was not seen then.
     engines: BTreeMap<u32, EngineMemory>,
     /// Last time a counter moved or no work was shown.
     moved: Stamp,
+    /// It was seen before it was ready, so that its start time can be told. (`ready` of a pod that is
+    /// found ready may be from its last restart, and tells nothing.)
+    awaited: bool,
     /// First good scrape; from then on the pod is capacity.
     served: Option<Stamp>,
     /// Since when it is not seen, having been seen before.
@@ -77,6 +82,8 @@ pub struct PoolView {
     pub pods: Vec<PodView>,
     /// Believable, serving pods.
     pub serving: Replicas,
+    /// Of those, pods that were also seen a tick ago: what they did since is in `flow` and `grown`.
+    pub counted: Replicas,
     /// Pods that served and are not seen now.
     pub unseen: Replicas,
     /// Pods that show work and make none.
@@ -91,7 +98,8 @@ pub struct PoolView {
     pub draining: Replicas,
     /// Enough is seen to judge the load.
     pub sighted: bool,
-    /// Of the pods that are ready, more than a twentieth give no page, whether they ever did or not.
+    /// Of the pods that are ready, more than a twentieth give no page, whether they ever did or not,
+    /// or one that does not say how much waits and runs in each of their engines.
     pub silent: bool,
     /// What the serving and draining pods did since the last tick.
     pub flow: Flow,
@@ -108,7 +116,7 @@ pub struct PoolView {
     pub running: u64,
     /// KV tokens in use.
     pub kv_tokens: u64,
-    /// Start times that ended this tick.
+    /// Start times, from a node to ready, that ended this tick.
     pub started: Vec<Span>,
     /// What is to be said.
     pub reasons: Reasons,
@@ -180,7 +188,11 @@ pub fn observe(policy: &Policy, seen: &Observation, memory: &mut Memory) -> Obse
 }
 
 fn router_flow(seen: &Observation, memory: &mut Memory) -> Option<RouterFlow> {
-    let router = seen.router.as_ref()?;
+    // A router that could not be read starts anew: all that came meanwhile has not come in a tick.
+    let Some(router) = seen.router.as_ref() else {
+        memory.router = None;
+        return None;
+    };
     let now = RouterTotals {
         requests: router.requests,
         external: router.external,
@@ -216,6 +228,7 @@ fn pool_view(
             known.insert(uid.clone(), PodMemory { moved: now, ..PodMemory::default() });
         }
         let Some(pod_memory) = known.get_mut(uid) else { continue };
+        pod_memory.awaited |= pod.ready.is_none();
         let state = pod_state(pool, frozen_after, now, uid, pod, pod_memory, &mut view);
         let busy = pod
             .engines
@@ -226,11 +239,21 @@ fn pool_view(
     }
     count(&mut view);
     let ready = || seen.pods.values().filter(|p| p.deleting.is_none() && p.ready.is_some());
-    let nodeless = seen.pods.values().filter(|p| p.deleting.is_none() && p.scheduled.is_none());
+    let nodeless =
+        seen.pods.values().filter(|p| p.deleting.is_none() && p.scheduled.is_none() && !p.surge);
     view.unscheduled = Replicas(u32::try_from(nodeless.count()).unwrap_or(u32::MAX));
-    let silent = ready().filter(|p| p.scrape != Scrape::Fresh).count();
+    let silent = ready().filter(|p| !tells_load(pool, p)).count();
     view.silent = silent * 100 > ready().count() * UNSEEN_TOLERATED_PERCENT as usize;
     view
+}
+
+/// Whether a pod says how much waits and runs in each engine that it has: what is not said is not
+/// zero.
+fn tells_load(pool: &PoolPolicy, pod: &PodSeen) -> bool {
+    let said = |e: &EngineSample| e.waiting.is_some() && e.running.is_some();
+    pod.scrape == Scrape::Fresh
+        && pod.engines.len() >= pool.engines_each as usize
+        && pod.engines.iter().all(|e| e.awake == Some(false) || said(e))
 }
 
 /// Sums up the pods' states.
@@ -266,8 +289,11 @@ fn pod_state(
     view: &mut PoolView,
 ) -> PodState {
     let fresh = pod.scrape == Scrape::Fresh && !pod.engines.is_empty();
+    let counted = fresh && !memory.engines.is_empty();
     if fresh {
         take_sample(pool, now, uid, pod, memory, view);
+    } else {
+        memory.engines.clear();
     }
     if pod.deleting.is_some() {
         return PodState::Draining;
@@ -284,6 +310,7 @@ fn pod_state(
             if pod.engines.iter().all(|e| e.awake == Some(false)) {
                 return PodState::Starting;
             }
+            view.counted = view.counted + Replicas(u32::from(counted));
             let before = view.waiting;
             add_gauges(pod, view);
             if view.waiting == before {
@@ -306,14 +333,15 @@ fn not_yet_serving(
     pod: &PodSeen,
     view: &mut PoolView,
 ) -> PodState {
-    let late = |from: Stamp| now.since(from) > pool.startup_timeout;
+    // A rollout's extra pod is nobody's evidence, neither of devices nor of a broken start.
+    let late = |from: Stamp| !pod.surge && now.since(from) > pool.startup_timeout;
     match pod.scheduled {
         None if late(pod.created) => {
             view.reasons.push(Reason::Unplaceable { pod: uid.clone() });
             PodState::Unplaceable
         }
         None => PodState::Pending,
-        Some(at) if pod.failing || late(at) => {
+        Some(at) if (pod.failing && !pod.surge) || late(at) => {
             view.reasons.push(Reason::StartFailed { pod: uid.clone() });
             PodState::StartFailed
         }
@@ -338,18 +366,20 @@ fn take_sample(
     if memory.served.is_none() && pod.ready.is_some() {
         memory.served = Some(now);
         memory.moved = now;
-        if let (Some(node), Some(ready)) = (pod.scheduled, pod.ready) {
+        if let (true, Some(node), Some(ready)) = (memory.awaited, pod.scheduled, pod.ready) {
             view.started.push(ready.since(node));
         }
     }
     let mut moved = false;
+    // Ranks that a page leaves out are forgotten, so that no page can make this grow.
+    let known = core::mem::take(&mut memory.engines);
     for engine in &pod.engines {
         let totals = Totals::of(engine);
         let (running, waiting) = shown(engine);
-        let before = memory.engines.get(&engine.rank).copied();
+        let before = known.get(&engine.rank).copied();
         if let Some(before) = before {
             let restarted = before.epoch != engine.epoch && before.epoch != 0 && engine.epoch != 0;
-            view.flow.add(&totals, &before.totals, restarted);
+            let restarted = view.flow.add(&totals, &before.totals, restarted);
             let then = if restarted { 0 } else { before.shown.0.saturating_add(before.shown.1) };
             let grown = i128::from(running.saturating_add(waiting)) - i128::from(then);
             let grown = i64::try_from(grown).unwrap_or(if grown > 0 { i64::MAX } else { i64::MIN });

@@ -43,8 +43,12 @@ pub struct Memory {
     peak: Peak,
     ordered: Permille,
     ordered_at: Option<Stamp>,
-    /// (minute, micro-dollars spent until then), the last hour.
-    spent: VecDeque<(Stamp, u64)>,
+    /// Micro-dollars that the router said it had spent; falls when it restarts.
+    spent_read: Option<u64>,
+    /// Micro-dollars spent since the first sight of the router.
+    spent: u64,
+    /// (minute, micro-dollars spent when it began), the last hour.
+    spent_by: VecDeque<(Stamp, u64)>,
 }
 
 /// What is to be done with the gate.
@@ -76,7 +80,9 @@ pub fn overflow(
     targets: &[Target],
     memory: &mut Memory,
 ) -> Gate {
-    let Some(router) = observed.router else { return Gate::default() };
+    let Some(router) = observed.router else {
+        return Gate { open: memory.open, ..Gate::default() };
+    };
     let now = observed.now;
     memory.note_spending(now, router.spent);
     let (excess, cause) = excess(policy, observed, offered, targets);
@@ -151,16 +157,16 @@ const fn may_open(open_on: OpenOn, cause: Cause) -> bool {
 
 impl Memory {
     fn note_spending(&mut self, now: Stamp, spent: u64) {
-        if self.spent.back().is_none_or(|&(at, _)| now.since(at) >= Span::mins(1)) {
-            self.spent.push_back((now, spent));
+        let before = self.spent_read.replace(spent).unwrap_or(spent);
+        let more = if spent < before { spent } else { spent - before };
+        if self.spent_by.back().is_none_or(|&(at, _)| now.since(at) >= Span::mins(1)) {
+            self.spent_by.push_back((now, self.spent));
         }
-        while self.spent.len() > 1
-            && self.spent.front().is_some_and(|&(at, _)| now.since(at) > HOUR)
+        self.spent = self.spent.saturating_add(more);
+        while self.spent_by.len() > 1
+            && self.spent_by.front().is_some_and(|&(at, _)| now.since(at) > HOUR)
         {
-            self.spent.pop_front();
-        }
-        if let Some(last) = self.spent.back_mut() {
-            last.1 = last.1.max(spent);
+            self.spent_by.pop_front();
         }
     }
 
@@ -243,9 +249,8 @@ impl Memory {
         offered: &Offered,
     ) -> Permille {
         let mut allowed = wanted;
-        if let (Some(limit), Some(&(at, first)), Some(&(_, last))) =
-            (rules.cost_per_hour, self.spent.front(), self.spent.back())
-            && last.saturating_sub(first) >= limit.0
+        if let (Some(limit), Some(&(at, first))) = (rules.cost_per_hour, self.spent_by.front())
+            && self.spent.saturating_sub(first) >= limit.0
             && now.since(at) <= HOUR
         {
             allowed = Permille::ZERO;
@@ -282,5 +287,54 @@ impl Memory {
         gate.order = Some(allowed);
         self.ordered = allowed;
         self.ordered_at = Some(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::MicroUsd;
+    use alloc::vec::Vec;
+
+    const FIFTY: u64 = 50_000_000;
+
+    /// Whether a limit of 50 dollars an hour lets the gate spill, after these readings.
+    fn may_spill(readings: &[(u64, u64)]) -> bool {
+        let rules = OverflowPolicy {
+            allowed: true,
+            open_on: OpenOn { exhausted: true, at_max: true, unavailable: true, starting: false },
+            open_after: Span::ZERO,
+            close_after: Span::ZERO,
+            cost_per_hour: Some(MicroUsd(FIFTY)),
+            tokens_per_minute: None,
+            destinations: Vec::new(),
+        };
+        let mut memory = Memory::default();
+        let mut now = Stamp(0);
+        for &(at, spent) in readings {
+            now = Stamp(at * 1_000);
+            memory.note_spending(now, spent);
+        }
+        let wanted = Permille(500);
+        memory.within_limits(&rules, now, wanted, &Offered::default()) == wanted
+    }
+
+    #[test]
+    fn money_spent_in_the_first_minute_counts() {
+        assert!(may_spill(&[(0, 0), (30, FIFTY - 1)]));
+        assert!(!may_spill(&[(0, 0), (30, FIFTY)]));
+        assert!(!may_spill(&[(0, 0), (30, FIFTY), (90, FIFTY)]));
+    }
+
+    #[test]
+    fn money_spent_before_the_router_restarted_counts() {
+        assert!(!may_spill(&[(0, 0), (30, FIFTY / 2), (90, FIFTY), (150, 0), (210, 5)]));
+        assert!(!may_spill(&[(0, 9 * FIFTY), (30, FIFTY / 2), (90, FIFTY)]));
+    }
+
+    #[test]
+    fn money_spent_more_than_an_hour_ago_does_not_count() {
+        assert!(may_spill(&[(0, 0), (30, FIFTY), (3_000, FIFTY), (3_700, FIFTY)]));
+        assert!(may_spill(&[(0, 9 * FIFTY), (30, 9 * FIFTY)]));
     }
 }

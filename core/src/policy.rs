@@ -133,7 +133,7 @@ pub struct OverflowPolicy {
     pub open_on: OpenOn,
     /// How long a cause must last.
     pub open_after: Span,
-    /// How long the causes must be gone before it closes altogether.
+    /// How long nothing must have had to spill before it closes altogether.
     pub close_after: Span,
     /// Spend at most this an hour.
     pub cost_per_hour: Option<MicroUsd>,

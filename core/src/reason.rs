@@ -151,9 +151,9 @@ pub enum Reason {
         /// How many.
         waiting: u64,
     },
-    /// Replicas are starting, or a removal still drains.
+    /// Replicas are starting.
     HeldByMove,
-    /// Traffic is spilling.
+    /// Traffic is spilling, or is about to.
     HeldByOverflow,
     /// No pod that is proven idle enough can be named.
     HeldNoVictim,
@@ -332,7 +332,7 @@ impl fmt::Display for Reason {
             }
             Self::HeldBlind => f.write_str("not down: the load is not known"),
             Self::HeldByQueue { waiting } => write!(f, "not down: {waiting} requests wait"),
-            Self::HeldByMove => f.write_str("not down: replicas are starting or draining"),
+            Self::HeldByMove => f.write_str("not down: replicas are starting"),
             Self::HeldByOverflow => f.write_str("not down: traffic is spilling"),
             Self::HeldNoVictim => f.write_str("not down: no pod is proven idle enough"),
             Self::DemandFell => f.write_str("not up: demand now needs less than half of it"),

@@ -15,8 +15,10 @@ pub(crate) struct Peak {
 }
 
 impl Peak {
-    /// Adds a sample and forgets what is older than `window`.
+    /// Adds a sample and forgets what is older than `window`, and what a clock that went back has
+    /// left in the future.
     pub(crate) fn push(&mut self, now: Stamp, value: u64, window: Span) {
+        self.falling.retain(|&(at, _)| at <= now);
         while self.falling.back().is_some_and(|&(_, v)| v <= value) {
             self.falling.pop_back();
         }
@@ -37,6 +39,14 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_clock_that_goes_back_leaves_no_peak_standing() {
+        let mut peak = Peak::default();
+        peak.push(Stamp(86_400_000), 900, Span::secs(15));
+        peak.push(Stamp(0), 3, Span::secs(15));
+        assert_eq!(peak.max(), 3);
+    }
 
     proptest! {
         #[test]

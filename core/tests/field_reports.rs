@@ -3,9 +3,11 @@
 
 mod support;
 
-use spillgate_core::observation::Scrape;
+use spillgate_core::observation::{EngineSample, PodSeen, PoolSeen, Scrape};
+use spillgate_core::observe::{Memory, observe};
 use spillgate_core::policy::{Policy, Role};
 use spillgate_core::reason::Reason;
+use spillgate_core::units::{Replicas, Span, Stamp};
 use support::fleet::{BUSY, Fleet, IDLE, PENDING, Pod, STARTING, on, to};
 
 fn web(min: u32, max: u32) -> Policy {
@@ -47,6 +49,41 @@ fn a_metrics_outage_is_no_reason_to_pay() {
     for _ in 0..300 {
         let decision = fleet.second();
         assert_eq!((decision.route, decision.excess.0), (None, 0), "{decision:?}");
+    }
+}
+
+#[test]
+fn what_came_during_a_metrics_outage_has_not_come_in_its_last_second() {
+    let mut fleet = fleet(web(1, 40), vec![BUSY; 8]);
+    let before = on(&fleet.seconds(60), "web").need_milli.expect("a need");
+    let see = |fleet: &mut Fleet, how: Scrape| {
+        fleet.pools.get_mut("web").expect("the pool").iter_mut().for_each(|pod| pod.scrape = how);
+    };
+    see(&mut fleet, Scrape::Timeout);
+    fleet.seconds(120);
+    see(&mut fleet, Scrape::Fresh);
+    for _ in 0..30 {
+        let decision = fleet.second();
+        assert_eq!(to(&decision, "web"), None, "{decision:?}");
+        let need = on(&decision, "web").need_milli;
+        assert!(
+            need.is_none_or(|need| need * 2 > before && need < before * 2),
+            "{before} {need:?}"
+        );
+    }
+}
+
+#[test]
+fn what_came_while_the_router_was_unread_has_not_come_in_a_second() {
+    let mut fleet = fleet(web(1, 40), vec![BUSY; 8]);
+    fleet.arrivals = Some(8);
+    fleet.seconds(60);
+    fleet.router_read = false;
+    fleet.seconds(120);
+    fleet.router_read = true;
+    for _ in 0..30 {
+        let decision = fleet.second();
+        assert_eq!(to(&decision, "web"), None, "{decision:?}");
     }
 }
 
@@ -239,4 +276,68 @@ fn an_unknown_inventory_is_tried_in_single_steps() {
     let pods = fleet.pools.get_mut("web").expect("the pool");
     pods.resize(first as usize, PENDING);
     assert_eq!(to(&fleet.seconds(30), "web"), None, "what is Pending teaches");
+}
+
+#[test]
+fn a_trickle_wakes_a_pool_that_may_sleep() {
+    let mut fleet = fleet(web(0, 4), vec![IDLE]);
+    fleet.arrivals = Some(1);
+    let busy = Pod { finishes: 1, running: 1, ..BUSY };
+    fleet.pools.insert("web", vec![busy]);
+    let need = on(&fleet.seconds(120), "web").need_milli.expect("a need");
+    assert!(need > 0 && need < 500, "{need} is no trickle");
+    fleet.pools.insert("web", Vec::new());
+    let woken = (0..10).any(|_| to(&fleet.second(), "web") == Some(1));
+    assert!(woken);
+}
+
+#[test]
+fn a_page_that_does_not_say_what_waits_is_no_proof_of_an_empty_queue() {
+    let mut fleet = fleet(web(1, 8), vec![IDLE; 4]);
+    fleet.arrivals = Some(0);
+    fleet.says_waiting = false;
+    for _ in 0..700 {
+        let decision = fleet.second();
+        assert_eq!(to(&decision, "web"), None);
+    }
+    assert!(says(&fleet.second(), "web", "HeldBlind"));
+    fleet.says_waiting = true;
+    assert!((0..5).any(|_| to(&fleet.second(), "web") == Some(3)));
+}
+
+#[test]
+fn the_extra_pod_of_a_rollout_is_no_evidence_of_exhaustion() {
+    let surge = Pod { surge: true, ..PENDING };
+    let mut fleet = fleet(web(1, 8), vec![BUSY, BUSY, surge]);
+    fleet.spec.insert("web", 2);
+    fleet.arrivals = Some(2);
+    for _ in 0..900 {
+        let decision = fleet.second();
+        assert!(!says(&decision, "web", "Unplaceable") && !says(&decision, "web", "Exhausted"));
+        assert!(!says(&decision, "web", "Cancelled"), "{decision:?}");
+    }
+}
+
+#[test]
+fn a_start_is_learned_only_where_it_was_watched() {
+    let policy = web(1, 8);
+    let started = |seconds: u64, readied: Option<u64>, memory: &mut Memory| {
+        let pod = PodSeen {
+            scheduled: Some(Stamp(0)),
+            ready: readied.map(|at| Stamp(at * 1_000)),
+            scrape: Scrape::Fresh,
+            engines: vec![EngineSample::default()],
+            ..PodSeen::default()
+        };
+        let pods = [("a".into(), pod)].into();
+        let pool = PoolSeen { spec: Some(Replicas(1)), pods, ..PoolSeen::default() };
+        let seen = support::seen(Stamp(seconds * 1_000), [("web".into(), pool)].into());
+        observe(&policy, &seen, memory).pools.remove(0).started
+    };
+    // Found ready, a day after it got its node: readiness that came back, not a start of a day.
+    assert_eq!(started(86_500, Some(86_400), &mut Memory::default()), []);
+    let mut memory = Memory::default();
+    assert_eq!(started(100, None, &mut memory), []);
+    assert_eq!(started(116, Some(115), &mut memory), [Span::secs(115)]);
+    assert_eq!(started(117, Some(115), &mut memory), []);
 }

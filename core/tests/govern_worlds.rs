@@ -110,13 +110,24 @@ fn scale_down_waits_for_the_whole_window() {
 fn one_busy_moment_in_the_window_holds() {
     let policy = policy();
     let mut memory = Memory::default();
-    for second in 0..600 {
+    for second in 0..699 {
         let busy = World { need: Some(2_500), share: 10, ..QUIET };
         let world = if second == 400 { busy } else { World { share: 10, ..QUIET } };
         let _ = step(&policy, &world, Stamp(second * 1_000), &mut memory);
     }
     assert_eq!(step(&policy, &QUIET, Stamp(699_000), &mut memory).to, None);
     assert_eq!(step(&policy, &QUIET, Stamp(701_000), &mut memory).to, Some(Replicas(2)));
+}
+
+#[test]
+fn minutes_that_nobody_watched_are_no_proof() {
+    let policy = policy();
+    let mut memory = Memory::default();
+    for second in 0..400 {
+        let _ = step(&policy, &World { share: 10, ..QUIET }, Stamp(second * 1_000), &mut memory);
+    }
+    let held = step(&policy, &QUIET, Stamp(1_000_000), &mut memory);
+    assert_eq!(held.reasons, [Reason::HeldByWindow { until: Stamp(1_300_000) }]);
 }
 
 #[test]

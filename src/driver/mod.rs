@@ -18,7 +18,7 @@ use spillgate_core::model::Profile;
 use spillgate_core::observation::{
     DevicesSeen, EngineSample, Name, Observation, PoolSeen, RouterSeen, Scrape, WriteOutcome,
 };
-use spillgate_core::policy::{GpuPoolPolicy, Mode, Policy};
+use spillgate_core::policy::{GpuPoolPolicy, Mode, Policy, Supply};
 use spillgate_core::share::{Ask, Grant, share};
 use spillgate_core::units::{Gpus, Permille, Stamp};
 use std::collections::BTreeMap;
@@ -333,12 +333,50 @@ fn share_all<'a>(
     }
     let mut grants = BTreeMap::new();
     for (gpu_pool, asks) in by_pool {
-        let limit =
-            gpu_pools.iter().find(|g| g.name == *gpu_pool).map_or(Gpus::MAX, |g| g.max_devices);
-        // An unknown inventory limits nothing here: growth is limited to single steps later.
-        let unknown = DevicesSeen { allocatable: limit, ..DevicesSeen::default() };
-        let devices = seen.iter().find_map(|o| o.devices.get(gpu_pool)).copied().unwrap_or(unknown);
+        let rules = gpu_pools.iter().find(|g| g.name == *gpu_pool);
+        let limit = rules.map_or(Gpus::MAX, |g| g.max_devices);
+        // An unknown inventory limits nothing here: growth is limited to single steps later. Nor do
+        // the nodes that are there where a Pending pod orders more.
+        let unlimited = DevicesSeen { allocatable: limit, ..DevicesSeen::default() };
+        let elastic = rules.is_some_and(|g| matches!(g.supply, Supply::Elastic { .. }));
+        let devices = match seen.iter().find_map(|o| o.devices.get(gpu_pool)) {
+            Some(known) if elastic => DevicesSeen { allocatable: limit, ..*known },
+            Some(known) => *known,
+            None => unlimited,
+        };
         grants.insert(gpu_pool.clone(), share(devices, limit, &asks));
     }
     grants
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spillgate_core::units::{Replicas, Span};
+
+    /// What is granted to one policy that wants 12 of 16 devices, 8 of them on nodes by now.
+    fn granted(supply: Supply) -> Gpus {
+        let (h100, llm) = (Name::from("h100"), Name::from("llm/a"));
+        let gpu_pool = GpuPoolPolicy {
+            name: h100.clone(),
+            max_devices: Gpus(16),
+            supply,
+            cost_per_device_hour: None,
+        };
+        let ask =
+            Ask { policy: llm, priority: 0, guaranteed: Gpus(2), wanted: Gpus(12), held: Gpus(8) };
+        let devices =
+            DevicesSeen { allocatable: Gpus(8), used_by_us: Gpus(8), used_by_others: Gpus::ZERO };
+        let seen =
+            Observation { devices: [(h100.clone(), devices)].into(), ..Observation::default() };
+        let asks = BTreeMap::from([(h100.clone(), ask)]);
+        share_all(&[gpu_pool], std::iter::once(&asks), &[seen])[&h100][0].devices
+    }
+
+    #[test]
+    fn nodes_limit_a_fixed_supply_and_not_an_elastic_one() {
+        assert_eq!(granted(Supply::Fixed), Gpus(8));
+        let (provision_timeout, max_pending) = (Span::mins(10), Replicas(4));
+        assert_eq!(granted(Supply::Elastic { provision_timeout, max_pending }), Gpus(12));
+    }
 }

@@ -24,6 +24,7 @@ pub(crate) struct Pod {
     pub(crate) ready: bool,
     pub(crate) failing: bool,
     pub(crate) deleting: bool,
+    pub(crate) surge: bool,
     pub(crate) done: u64,
 }
 
@@ -37,6 +38,7 @@ pub(crate) const BUSY: Pod = Pod {
     ready: true,
     failing: false,
     deleting: false,
+    surge: false,
     done: 0,
 };
 
@@ -60,6 +62,10 @@ pub(crate) struct Fleet {
     /// Requests a second at the router; `None`: there is no router.
     pub(crate) arrivals: Option<u64>,
     arrived: u64,
+    /// Pages have a sample of what waits.
+    pub(crate) says_waiting: bool,
+    /// The router answers.
+    pub(crate) router_read: bool,
     pub(crate) devices: Option<u32>,
 }
 
@@ -74,6 +80,8 @@ impl Fleet {
             spec: BTreeMap::new(),
             arrivals: None,
             arrived: 0,
+            says_waiting: true,
+            router_read: true,
             devices: Some(64),
         }
     }
@@ -125,7 +133,11 @@ impl Fleet {
             let spec = self.spec.get(&*pool.name).copied().unwrap_or(pods.len() as u32);
             let seen = pods.iter().enumerate().map(|(i, pod)| {
                 let uid: Name = format!("{}-{}", pool.name, (b'a' + i as u8) as char).into();
-                (uid, pod.seen())
+                let mut pod = pod.seen();
+                if !self.says_waiting {
+                    pod.engines.iter_mut().for_each(|engine| engine.waiting = None);
+                }
+                (uid, pod)
             });
             let pool_seen = PoolSeen {
                 spec: Some(Replicas(spec)),
@@ -144,7 +156,7 @@ impl Fleet {
         Observation {
             now: Stamp(self.now),
             pools: pools.collect(),
-            router: self.arrivals.map(|_| RouterSeen {
+            router: self.arrivals.filter(|_| self.router_read).map(|_| RouterSeen {
                 requests: Some(self.arrived),
                 external_ready: true,
                 ..RouterSeen::default()
@@ -164,7 +176,7 @@ impl Pod {
             ready: reached(self.ready),
             deleting: reached(self.deleting),
             failing: self.failing,
-            surge: false,
+            surge: self.surge,
             scrape: if self.ready { self.scrape } else { Scrape::Untried },
             engines: if fresh { vec![self.engine()] } else { Vec::new() },
         }

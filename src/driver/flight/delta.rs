@@ -50,10 +50,10 @@ impl Layouts {
                     let number = self.number_of(bounds);
                     let mut below = 0;
                     let buckets = cumulative.into_iter().map(|upto| {
-                        let inside = i128::from(upto) - i128::from(below);
+                        // Counts fall only in a hostile page; wrapping keeps them as they are.
+                        let inside = u64::wrapping_sub(upto, below);
                         below = upto;
-                        // Counts fall only in a hostile page; they are kept as they are.
-                        Value::from(inside as i64)
+                        Value::from(inside.cast_signed())
                     });
                     let buckets = buckets.collect();
                     map.remove("bounds");
@@ -87,14 +87,16 @@ impl Layouts {
                     if buckets.len() != bounds.len() + 1 {
                         return Err(format!("layout {layout} has {} buckets", bounds.len() + 1));
                     }
-                    let mut below = 0_i128;
-                    let cumulative: Vec<Value> = buckets
+                    let mut below = 0_u64;
+                    let cumulative: Option<Vec<Value>> = buckets
                         .iter()
                         .map(|inside| {
-                            below += i128::from(inside.as_i64().unwrap_or(0));
-                            Value::from(u64::try_from(below).unwrap_or(0))
+                            below = below.wrapping_add_signed(inside.as_i64()?);
+                            Some(Value::from(below))
                         })
                         .collect();
+                    let cumulative = cumulative
+                        .ok_or(format!("a bucket of layout {layout} is no whole number"))?;
                     let bounds = bounds.iter().map(|&b| Value::from(b)).collect();
                     map.remove("layout");
                     map.remove("buckets");
@@ -187,6 +189,15 @@ mod tests {
         assert_eq!(delta, json!({"ttft": {"buckets": {"1": 3}, "sum": 60}}));
     }
 
+    #[test]
+    fn a_bucket_that_is_no_whole_number_is_refused() {
+        let layouts = Layouts::new(vec![vec![1, 2]]);
+        let mut whole = json!({"ttft": {"layout": 0, "buckets": [1, 0, -1], "sum": 1}});
+        assert_eq!(layouts.expand(&mut whole), Ok(()));
+        let mut half = json!({"ttft": {"layout": 0, "buckets": [1, 0.5, 1], "sum": 1}});
+        assert!(layouts.expand(&mut half).is_err_and(|e| e.contains("whole number")));
+    }
+
     fn tree() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![Just(Value::Null), any::<u32>().prop_map(Value::from)];
         leaf.prop_recursive(4, 40, 4, |inner| {
@@ -199,6 +210,15 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn any_counts_come_back_as_they_were(counts in prop::collection::vec(any::<u64>(), 3)) {
+            let told = json!({"ttft": {"bounds": [1, 2], "cumulative": counts, "sum": 7}});
+            let (mut layouts, mut value) = (Layouts::default(), told.clone());
+            layouts.compact(&mut value);
+            prop_assert_eq!(layouts.expand(&mut value), Ok(()));
+            prop_assert_eq!(value, told);
+        }
+
         #[test]
         fn a_delta_applied_gives_what_it_was_taken_from(before in tree(), now in tree()) {
             // An array never turns into an object at the same place of an observation.

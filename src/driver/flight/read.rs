@@ -131,7 +131,8 @@ impl Rerun {
         }
     }
 
-    /// The first keyframe sets the state; later ones must agree with it on the same build.
+    /// The first keyframe sets the state. Later ones are passed over: the hash of the memory in each
+    /// tick before them has told whether they would agree.
     fn keyframe(&mut self, keyframe: Keyframe) -> Result<(), String> {
         let policies = self.names.len();
         if keyframe.memories.len() != policies || keyframe.observations.len() != policies {
