@@ -150,8 +150,8 @@ pub(super) fn between(before: &Value, now: &Value) -> Value {
     }
 }
 
-/// Applies a delta to `base`.
-pub(super) fn apply(base: &mut Value, delta: &Value) {
+/// Applies a delta to `base`; one that names an item which a list does not have is refused.
+pub(super) fn apply(base: &mut Value, delta: &Value) -> Result<(), String> {
     match (base, delta) {
         (Value::Object(base), Value::Object(delta)) => {
             for (key, change) in delta {
@@ -160,19 +160,21 @@ pub(super) fn apply(base: &mut Value, delta: &Value) {
                         base.remove(gone.as_str().unwrap_or_default());
                     }
                 } else {
-                    apply(base.entry(key.clone()).or_insert(Value::Null), change);
+                    apply(base.entry(key.clone()).or_insert(Value::Null), change)?;
                 }
             }
         }
         (Value::Array(base), Value::Object(delta)) => {
+            let length = base.len();
             for (index, change) in delta {
-                if let Some(item) = index.parse::<usize>().ok().and_then(|i| base.get_mut(i)) {
-                    apply(item, change);
-                }
+                let item = index.parse::<usize>().ok().and_then(|i| base.get_mut(i));
+                let item = item.ok_or(format!("item {index} of a list of {length} is changed"))?;
+                apply(item, change)?;
             }
         }
         (base, delta) => *base = delta.clone(),
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -196,6 +198,13 @@ mod tests {
         assert_eq!(layouts.expand(&mut whole), Ok(()));
         let mut half = json!({"ttft": {"layout": 0, "buckets": [1, 0.5, 1], "sum": 1}});
         assert!(layouts.expand(&mut half).is_err_and(|e| e.contains("whole number")));
+    }
+
+    #[test]
+    fn a_change_of_an_item_that_is_not_there_is_refused() {
+        let mut engines = json!([{"waiting": 1}]);
+        let refused = apply(&mut engines, &json!({"1": {"waiting": 2}}));
+        assert!(refused.is_err_and(|e| e.contains("item 1 of a list of 1")));
     }
 
     fn tree() -> impl Strategy<Value = Value> {
@@ -224,7 +233,7 @@ mod tests {
             // An array never turns into an object at the same place of an observation.
             prop_assume!(!list_becomes_map(&before, &now));
             let mut base = before.clone();
-            apply(&mut base, &between(&before, &now));
+            prop_assert_eq!(apply(&mut base, &between(&before, &now)), Ok(()));
             prop_assert_eq!(base, now);
         }
     }

@@ -167,7 +167,7 @@ impl Rerun {
         }
         let mut seen: Vec<Observation> = Vec::with_capacity(tick.policies.len());
         for (before, policy) in self.before.iter_mut().zip(&tick.policies) {
-            apply(before, &policy.observation);
+            apply(before, &policy.observation)?;
             seen.push(self.layouts.decode(before)?);
         }
         let decided = self.driver.rerun(seen);
