@@ -4,7 +4,9 @@
 //! and a need that the rest of the fleet carries with room, and nothing contradicts it now: no
 //! queue, nothing starting, no spill, no unseen pods, and a named pod that is least busy. A restart,
 //! a new leader, an outage or a hole between two ticks begins the window anew. Replicas that never
-//! got a node, a bound that was lowered and a donor's gift are not scale-down and do not wait.
+//! got a node, a bound that was lowered and a donor's gift are not scale-down and do not wait. The
+//! last replica goes only where the policy allows zero, nothing runs, and a router would tell of the
+//! next request.
 //!
 //! Worked number: 12 replicas and a window of 5 minutes remove one every
 //! clamp(10 * 300 s / 12, 10 s, 60 s) = 60 s; 200 replicas one every 15 s.
@@ -74,10 +76,23 @@ pub fn govern(
 ) -> Vec<Move> {
     let sighted = observed.pools.iter().all(|v| v.sighted && v.spec.is_some());
     let silent = observed.pools.iter().any(|v| v.silent);
+    let idle = |v: &PoolView| v.running == 0 && v.waiting == 0 && v.deferred == 0;
+    let may_sleep =
+        observed.router.is_some_and(|r| r.requests.is_some()) && observed.pools.iter().all(idle);
     let mut moves = Vec::with_capacity(policy.pools.len());
     for ((pool, view), target) in policy.pools.iter().zip(&observed.pools).zip(targets) {
         let known = memory.pools.entry(pool.name.clone()).or_default();
-        let judge = Judge { policy, pool, view, target, now: observed.now, share, sighted, silent };
+        let judge = Judge {
+            policy,
+            pool,
+            view,
+            target,
+            now: observed.now,
+            share,
+            sighted,
+            silent,
+            may_sleep,
+        };
         known.remember(&judge);
         let mut decided = if policy.mode == Mode::Paused {
             Move { reasons: alloc::vec![Reason::Paused], ..Move::default() }
@@ -129,6 +144,9 @@ struct Judge<'a> {
     sighted: bool,
     /// Some pool has ready pods that say nothing.
     silent: bool,
+    /// Nothing runs or waits in any pool, and the router's counter would tell of a first request:
+    /// where the policy allows it, the last replica may go.
+    may_sleep: bool,
 }
 
 impl Judge<'_> {
@@ -218,7 +236,8 @@ impl Judge<'_> {
         if !self.sighted || self.silent {
             return Some(Reason::HeldBlind);
         }
-        if view.serving <= Replicas(1) {
+        let last = view.serving <= Replicas(1);
+        if last && !(to == Replicas::ZERO && self.may_sleep) {
             return Some(Reason::HeldNoVictim);
         }
         if view.coming > Replicas::ZERO {

@@ -29,6 +29,8 @@ const STEADY_OVER: Span = Span::secs(15);
 const AJAR: Permille = Permille(10);
 /// Changes smaller than this are not worth an order.
 const WORTH_MOVING: u32 = 50;
+/// A share read back this near to the order is the order.
+const READ_BACK_NEAR: u32 = 10;
 /// An order that is not read back in this time is given again.
 const READ_BACK_IN: Span = Span::secs(30);
 /// Spending is watched over this.
@@ -105,7 +107,7 @@ pub fn overflow(
     if allowed < wanted {
         gate.reasons.push(Reason::SpendLimit { wanted, allowed });
     }
-    memory.order(now, &router, allowed, &mut gate);
+    memory.order(now, &router, allowed, allowed < wanted, &mut gate);
     gate.open = memory.open;
     gate
 }
@@ -268,14 +270,26 @@ impl Memory {
     }
 
     /// Orders a new share, if the last order has been read back and the change is worth one.
-    fn order(&mut self, now: Stamp, router: &RouterFlow, allowed: Permille, gate: &mut Gate) {
-        let effective = router.share == self.ordered;
+    fn order(
+        &mut self,
+        now: Stamp,
+        router: &RouterFlow,
+        allowed: Permille,
+        limited: bool,
+        gate: &mut Gate,
+    ) {
+        // Routers with whole weights come near a share, not to it.
+        let near = router.share.0.abs_diff(self.ordered.0) <= READ_BACK_NEAR;
+        let both_shut = (router.share == Permille::ZERO) == (self.ordered == Permille::ZERO);
+        let effective = near && both_shut;
         let overdue = self.ordered_at.is_none_or(|at| now.since(at) >= READ_BACK_IN);
         if !effective && !overdue {
             return;
         }
         let turning = (allowed == Permille::ZERO) != (self.ordered == Permille::ZERO);
-        let moving = allowed.0.abs_diff(self.ordered.0) >= WORTH_MOVING;
+        // A limit is kept to the last permille.
+        let moving = allowed.0.abs_diff(self.ordered.0) >= WORTH_MOVING
+            || (limited && allowed < self.ordered);
         let drifted = !effective && overdue;
         if !(turning || moving || drifted) {
             return;

@@ -341,3 +341,28 @@ fn a_start_is_learned_only_where_it_was_watched() {
     assert_eq!(started(116, Some(115), &mut memory), [Span::secs(115)]);
     assert_eq!(started(117, Some(115), &mut memory), []);
 }
+
+#[test]
+fn a_pool_that_may_sleep_does_so_when_nothing_runs_and_wakes_at_the_first_request() {
+    let mut fleet = fleet(web(0, 8), vec![Pod { running: 1, ..IDLE }]);
+    fleet.arrivals = Some(0);
+    for _ in 0..20 {
+        // One answer that takes its time, told by a counter that moves.
+        fleet.pools.get_mut("web").expect("the pool")[0].done += 1;
+        assert_eq!(to(&fleet.seconds(25), "web"), None, "something runs");
+    }
+    fleet.pools.get_mut("web").expect("the pool")[0] = IDLE;
+    let slept = (0..400).find_map(|_| to(&fleet.second(), "web"));
+    assert_eq!(slept, Some(0));
+    fleet.pools.insert("web", Vec::new());
+    assert_eq!(to(&fleet.seconds(30), "web"), None, "nobody asks");
+    fleet.arrivals = Some(1);
+    let woken = (0..5).find_map(|_| to(&fleet.second(), "web"));
+    assert_eq!(woken, Some(1));
+}
+
+#[test]
+fn a_pool_that_may_sleep_stays_awake_where_nobody_would_tell_of_a_request() {
+    let mut fleet = fleet(web(0, 8), vec![IDLE]);
+    assert!((0..700).all(|_| to(&fleet.second(), "web").is_none()));
+}

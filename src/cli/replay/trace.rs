@@ -164,9 +164,10 @@ fn report_of(args: &Args, loaded: &Loaded, trace: &Trace, run: &Run, scored: Sco
 }
 
 fn hashes(loaded: &Loaded, trace: &Trace) -> report::Hashes {
-    let of = |text: &str| flight::sha256_of(text);
+    let canonical = policy::canonical_json(&loaded.autoscaler);
     report::Hashes {
-        policy: of(&policy::canonical_json(&loaded.autoscaler)),
+        // Limits and prices of its GPU pools are part of what was run.
+        policy: flight::sha256_of(&(canonical, &loaded.resolved.gpu_pools)),
         profiles: loaded
             .profiles
             .iter()
