@@ -29,6 +29,7 @@ pub use resolve::{ResolveError, Resolved, canonical_json, full_name, resolve, re
 pub use schedule::floors_at;
 pub use schema::{API_VERSION, AUTOSCALER, GPU_POOL, PROFILE, SIGNALS};
 pub use tree::MOST_BYTES;
+pub(crate) use values::duration;
 pub use values::{Count, Money, Time};
 
 use across::{FOREIGN, Loaded};

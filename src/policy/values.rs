@@ -39,7 +39,7 @@ impl Time {
 }
 
 /// A duration, or how to mend it.
-pub(super) fn duration(text: &str) -> Result<Time, String> {
+pub(crate) fn duration(text: &str) -> Result<Time, String> {
     if text.starts_with('-') {
         return Err("must be > 0, for example 500ms".into());
     }

@@ -6,7 +6,7 @@
 //! Worked number: `baseMs: 14.12` and `perSequenceMs: 0.079` are 14 120 000 000 ps a step and
 //! 79 000 000 ps for each running sequence.
 
-use super::span;
+use super::load;
 use serde::{Deserialize, Serialize};
 use spillgate_core::model::{Limits as CoreLimits, Profile, StepModel};
 use spillgate_core::units::{GpusEach, Span, Tokens};
@@ -250,7 +250,7 @@ impl ProfileFile {
             kv_bytes_per_token: spec.kv_bytes_per_token,
             transfer_bytes_per_second: spec.transfer_bytes_per_second,
             gpus_each: GpusEach(spec.gpus_per_replica),
-            start_time: span::parse(&spec.start_time).unwrap_or(Span::ZERO),
+            start_time: load::start_time(&spec.start_time).unwrap_or(Span::ZERO),
         }
     }
 }

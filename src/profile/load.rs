@@ -6,7 +6,7 @@
 //! Worked number: `baseMs: -1` and `maxSequences: 0` in one file are two problems of one error.
 
 use super::file::{API_VERSION, KIND, ProfileFile};
-use super::span;
+use crate::policy;
 use spillgate_core::units::Span;
 use std::fmt;
 
@@ -194,12 +194,22 @@ fn check_numbers(
         say(!range.contains(&value), path, message, mend);
     }
     let mend = "give hours, minutes or seconds, such as 2m, and at most 24h";
-    match span::parse(&spec.start_time) {
-        Err(why) => say(true, "spec.startTime", format!("`{}`: {why}", spec.start_time), mend),
+    match start_time(&spec.start_time) {
+        Err(why) => say(true, "spec.startTime", format!("`{}` {why}", spec.start_time), mend),
         Ok(time) => {
             let fits = time > Span::ZERO && time <= Span::mins(24 * 60);
             say(!fits, "spec.startTime", format!("{time} is no start time"), mend);
         }
+    }
+}
+
+/// A start time: a duration as policies have them, in whole milliseconds.
+pub(super) fn start_time(text: &str) -> Result<Span, String> {
+    let time = policy::duration(text)?;
+    if time.0.0.is_multiple_of(1_000) {
+        Ok(time.span())
+    } else {
+        Err("is finer than a millisecond".to_owned())
     }
 }
 
@@ -259,6 +269,15 @@ spec:
         assert!(load("x", &text).unwrap_err().to_string().contains("tokenBudget"));
         let text = SMALL.replace("gpusPerReplica", "gpusPerPod");
         assert!(load("x", &text).unwrap_err().to_string().contains("gpusPerPod"));
+    }
+
+    #[test]
+    fn start_times_are_durations_as_policies_have_them_in_whole_milliseconds() {
+        assert_eq!(start_time("1h30m"), Ok(Span(5_400_000)));
+        assert_eq!(start_time("250ms"), Ok(Span(250)));
+        for bad in ["1d", "1M", "2 months", "90", "", "-3s", "1day", "0.3ms", "3\u{b5}s"] {
+            assert!(start_time(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

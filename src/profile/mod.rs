@@ -14,7 +14,6 @@ mod load;
 mod nnls;
 mod queueing;
 mod rows;
-mod span;
 mod steady;
 
 pub use builtin::{builtin, builtin_names};
