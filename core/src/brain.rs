@@ -113,7 +113,7 @@ pub fn settle(
     let Assessment { observed, offered, mut targets, .. } = assessment;
     let rooms = device_rooms(policy, gpu_pools, seen, grants);
     balance::balance(policy, &observed, &rooms, &mut targets);
-    let share = observed.router.map_or(Permille::ZERO, |r| r.share).max(memory.overflow.ordered());
+    let share = observed.router.map_or(Permille::ZERO, |r| r.share.max(r.ordered));
     let moves = govern::govern(policy, seen, &observed, &targets, share, &mut memory.govern);
     let gate = overflow::overflow(policy, &observed, &offered, &targets, &mut memory.overflow);
     let mut decision = compose(policy, seen, &observed, targets, moves, gate, memory);

@@ -188,6 +188,8 @@ pub struct RouterSeen {
     pub refused: Option<u64>,
     /// The share of traffic that the router says it sends outside now.
     pub share: Permille,
+    /// The share that it was last told to send outside, and may still be on its way to.
+    pub ordered: Permille,
     /// An outside destination answered its last probe.
     pub external_ready: bool,
     /// Money spent outside so far, in micro-dollars.

@@ -165,6 +165,8 @@ pub struct RouterFlow {
     pub refused: Option<u64>,
     /// Share sent outside, as read back.
     pub share: Permille,
+    /// Share that the router was last told to send outside.
+    pub ordered: Permille,
     /// An outside destination answers.
     pub external_ready: bool,
     /// Micro-dollars spent outside so far.
@@ -209,6 +211,7 @@ fn router_flow(seen: &Observation, memory: &mut Memory) -> Option<RouterFlow> {
         requests: since(now.requests, before.requests),
         refused: since(now.refused, before.refused),
         share: router.share,
+        ordered: router.ordered,
         external_ready: router.external_ready,
         spent: router.spent,
     })

@@ -66,14 +66,6 @@ pub struct Gate {
     pub reasons: Reasons,
 }
 
-impl Memory {
-    /// The share last ordered.
-    #[must_use]
-    pub const fn ordered(&self) -> Permille {
-        self.ordered
-    }
-}
-
 /// Runs the stage.
 pub fn overflow(
     policy: &Policy,

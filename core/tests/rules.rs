@@ -124,6 +124,7 @@ fn router() -> impl Strategy<Value = Option<RouterSeen>> {
             external,
             refused: None,
             share: Permille(share),
+            ordered: Permille(share / 7 * 7),
             external_ready,
             spent,
         },

@@ -49,6 +49,11 @@ pub(super) enum Leg {
 }
 
 impl Router {
+    /// The share last commanded, effective or not.
+    pub(super) fn ordered(&self) -> Permille {
+        self.commanded.back().map_or(self.effective, |&(_, share)| share)
+    }
+
     const fn lane(&mut self, role: Role) -> &mut Lane {
         match role {
             Role::Prefill => &mut self.prefill,

@@ -63,6 +63,7 @@ impl World {
             external: Some(self.router.external),
             refused: Some(self.router.refused),
             share: self.router.effective,
+            ordered: self.router.ordered(),
             external_ready: self.config.external.is_some(),
             spent: self.external_cost().map_or(0, |cost| cost.0),
         }
