@@ -116,7 +116,7 @@ fn engines(tick: &mut Value) -> Vec<(Engine, &mut Value)> {
 /// What was known of a pod's engines does not hold any more: it went, or they are given anew.
 fn forgotten(tick: &Value, pool: &str, pod: &str) -> bool {
     let pods = &tick["policies"][0]["observation"]["pools"][pool]["pods"];
-    let gone = pods["gone"].as_array().is_some_and(|names| names.iter().any(|name| name == pod));
+    let gone = pods["~gone"].as_array().is_some_and(|names| names.iter().any(|name| name == pod));
     gone || pods[pod]["engines"].is_array()
 }
 

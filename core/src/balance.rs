@@ -48,6 +48,8 @@ pub struct DeviceRoom {
     pub granted: Gpus,
     /// Nobody holds.
     pub free: Gpus,
+    /// Below the pool's own limit, whoever holds the rest: what nodes that are not there yet may add.
+    pub below_limit: Gpus,
     /// The inventory is known.
     pub known: bool,
     /// Where devices come from.
@@ -390,7 +392,8 @@ impl Growth {
             Supply::Fixed => (room.free.less(due), Replicas::ZERO),
             Supply::Elastic { max_pending, .. } => (room.free.less(due), max_pending),
         };
-        Self { granted: room.granted.less(held), free, pending: pending.less(queued) }
+        let granted = room.granted.less(held).min(room.below_limit.less(due));
+        Self { granted, free, pending: pending.less(queued) }
     }
 
     /// Takes as many of `wanted` replicas as there may be.
@@ -420,7 +423,7 @@ mod tests {
     use crate::units::Span;
 
     fn room(supply: Supply, known: bool) -> DeviceRoom {
-        DeviceRoom { granted: Gpus(64), free: Gpus(4), known, supply }
+        DeviceRoom { granted: Gpus(64), free: Gpus(4), below_limit: Gpus(40), known, supply }
     }
 
     /// Replicas of two devices that may be asked for while 4 devices are free.

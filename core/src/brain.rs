@@ -140,6 +140,8 @@ fn device_rooms(
         let room = DeviceRoom {
             granted: balance::granted(policy, grants, &pool.gpu_pool),
             free: devices.map_or(Gpus::ZERO, |d| within(d).free()),
+            below_limit: limit
+                .less(devices.map_or(Gpus::ZERO, |d| d.used_by_us + d.used_by_others)),
             known: devices.is_some(),
             supply: rules.map_or(Supply::Fixed, |g| g.supply),
         };

@@ -11,9 +11,9 @@ use spillgate_core::observation::{
     DevicesSeen, EngineSample, Histogram, Observation, PodSeen, PoolSeen, RouterSeen, Scrape,
     WriteOutcome,
 };
-use spillgate_core::policy::Policy;
+use spillgate_core::policy::{Policy, Supply};
 use spillgate_core::share::share;
-use spillgate_core::units::{Gpus, Permille, Ppm, Replicas, Stamp, Tokens};
+use spillgate_core::units::{Gpus, Permille, Ppm, Replicas, Span, Stamp, Tokens};
 use std::collections::BTreeMap;
 
 /// A number as a page may have it: small, large, or absurd.
@@ -77,8 +77,9 @@ fn scrape() -> impl Strategy<Value = Scrape> {
 }
 
 fn pod() -> impl Strategy<Value = PodSeen> {
-    (0_u8..12, any::<bool>(), scrape(), prop::collection::vec(engine(), 0..2)).prop_map(
-        |(life, failing, scrape, engines)| {
+    let surge = prop::bool::weighted(0.1);
+    (0_u8..12, any::<bool>(), surge, scrape(), prop::collection::vec(engine(), 0..2)).prop_map(
+        |(life, failing, surge, scrape, engines)| {
             let reached = |stage: u8| (life >= stage).then_some(Stamp(0));
             let ready = reached(3);
             PodSeen {
@@ -87,7 +88,7 @@ fn pod() -> impl Strategy<Value = PodSeen> {
                 ready,
                 deleting: reached(11),
                 failing: failing && life == 1,
-                surge: false,
+                surge,
                 scrape: if ready.is_some() { scrape } else { Scrape::Untried },
                 engines: if ready.is_some() { engines } else { Vec::new() },
             }
@@ -150,7 +151,13 @@ fn observation() -> impl Strategy<Value = Observation> {
 
 /// Runs the brain over observations a given time apart.
 fn run(policy: &Policy, seen: &[Observation]) -> Vec<(Decision, Vec<Broken>)> {
-    let (profiles, gpu_pools) = (support::profiles(), support::gpu_pools(16));
+    run_on(Supply::Fixed, policy, seen)
+}
+
+/// The same, with devices that come from there.
+fn run_on(supply: Supply, policy: &Policy, seen: &[Observation]) -> Vec<(Decision, Vec<Broken>)> {
+    let (profiles, mut gpu_pools) = (support::profiles(), support::gpu_pools(16));
+    gpu_pools[0].supply = supply;
     let mut memory = Memory::default();
     let mut results = Vec::new();
     let mut previous: Option<&Observation> = None;
@@ -203,6 +210,17 @@ proptest! {
     #[test]
     fn no_decision_breaks_a_rule(seen in prop_oneof![series(), standing()]) {
         for (decision, broken) in run(&support::disaggregated(), &seen) {
+            prop_assert!(broken.is_empty(), "{broken:?} by {decision:?}");
+        }
+    }
+
+    #[test]
+    fn no_decision_breaks_a_rule_where_nodes_can_be_ordered(seen in series(), most in 0_u32..4) {
+        let supply = Supply::Elastic {
+            provision_timeout: Span::mins(10),
+            max_pending: Replicas(most),
+        };
+        for (decision, broken) in run_on(supply, &support::disaggregated(), &seen) {
             prop_assert!(broken.is_empty(), "{broken:?} by {decision:?}");
         }
     }

@@ -2,14 +2,14 @@
 //! cumulative, and only what changed since the last one.
 //!
 //! A delta of objects names changed keys with their new value; keys that went are listed under
-//! `gone`. Arrays of equal length are deltas by index, others are given whole.
+//! `~gone`. Arrays of equal length are deltas by index, others are given whole.
 //!
 //! Worked number: one more request in one bucket of 23 is `{"buckets":{"7":41},"sum":5300}`.
 
 use serde_json::{Map, Value};
 use spillgate_core::observation::Observation;
 
-const GONE: &str = "gone";
+const GONE: &str = "~gone";
 
 /// Bucket layouts seen so far, by number.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@
 //! (the whole memory and the last observations: at the start and every five minutes) and a `tick`
 //! each decision (the observation as changes since the last one, grants, decision, hash of the
 //! memory afterwards). Any file replays from its first keyframe. Values in a delta are absolute:
-//! what is not named has not changed, what is listed under `gone` has gone.
+//! what is not named has not changed, what is listed under `~gone` (no name that Kubernetes takes) has gone.
 //!
 //! Worked number: an hour of 1 s ticks is 3 600 tick lines and 12 keyframes.
 
