@@ -111,7 +111,7 @@ fn excess(
     offered: &Offered,
     targets: &[Target],
 ) -> (Permille, Option<Cause>) {
-    let mut worst = (Permille::ZERO, None);
+    let (mut worst, mut why) = (Permille::ZERO, None);
     for role in &offered.roles {
         let members = || (0..policy.pools.len()).filter(|&i| policy.pools[i].role == role.role);
         // Pods that are not seen serve all the same: a metrics outage must not open the gate.
@@ -129,15 +129,18 @@ fn excess(
             - role.backlog / BACKLOG_GONE_IN.as_secs();
         let share = if load.get() > 0.0 { 1.0 - finite(spare) / load.get() } else { 0.0 };
         let share = Ratio::new(share).permille();
-        if share > worst.0 {
-            let short = members().filter_map(|i| targets[i].short).min();
-            let coming = members().any(|i| observed.pools[i].coming > Replicas::ZERO);
-            let growing = members().any(|i| Some(targets[i].reachable) > observed.pools[i].spec);
-            let cause = short.or((coming || growing).then_some(Cause::Starting));
-            worst = (share, cause);
+        if share == Permille::ZERO {
+            continue;
         }
+        let short = members().filter_map(|i| targets[i].short).min();
+        let coming = members().any(|i| observed.pools[i].coming > Replicas::ZERO);
+        let growing = members().any(|i| Some(targets[i].reachable) > observed.pools[i].spec);
+        let cause = short.or((coming || growing).then_some(Cause::Starting));
+        // One side that cannot grow is reason enough, even if the other is worse for the moment.
+        why = [why, cause].into_iter().flatten().min();
+        worst = worst.max(share);
     }
-    worst
+    (worst, why)
 }
 
 const fn may_open(open_on: OpenOn, cause: Cause) -> bool {
