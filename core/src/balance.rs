@@ -27,6 +27,8 @@ pub struct Target {
     pub need: Option<Milli>,
     /// The part of it that is needed for what is offered and late now.
     pub present: Option<Milli>,
+    /// What one of its replicas carries, over one of the role's first pool.
+    pub weight: f64,
     /// Replicas wanted within the pool's bounds, before devices.
     pub wanted: Replicas,
     /// Replicas that can be asked for now.
@@ -80,6 +82,9 @@ pub fn spread(
             .iter()
             .map(|&i| weight(policy, profiles, offered, slowness, i, members[0]))
             .collect();
+        for (&member, &weight) in members.iter().zip(&weights) {
+            targets[member].weight = weight;
+        }
         spread_role(policy, &members, &weights, sized, &mut targets);
     }
     targets
@@ -91,7 +96,7 @@ fn bounded_start(pool: &PoolPolicy, view: &PoolView, seen: &Observation) -> Targ
     let floor = Replicas(pool.min.0.max(scheduled.0).min(pool.max.0));
     let spec = view.spec.unwrap_or(floor);
     let wanted = Replicas(spec.0.clamp(floor.0, pool.max.0));
-    Target { wanted, reachable: wanted, floor, ..Target::default() }
+    Target { weight: 1.0, wanted, reachable: wanted, floor, ..Target::default() }
 }
 
 /// Capacity of a replica of pool `index` over one of the role's first pool.

@@ -115,18 +115,17 @@ fn excess(
     for role in &offered.roles {
         let members = || (0..policy.pools.len()).filter(|&i| policy.pools[i].role == role.role);
         // Pods that are not seen serve all the same: a metrics outage must not open the gate.
-        let serving: u32 = members()
-            .map(|i| &observed.pools[i])
-            .map(|view| view.serving.0.saturating_add(view.unseen.0))
-            .fold(0, u32::saturating_add);
-        let nothing = serving == 0 && members().all(|i| observed.pools[i].frozen == Replicas::ZERO);
+        let there = |i: usize| observed.pools[i].serving + observed.pools[i].unseen;
+        let carries = |i: usize| f64::from(there(i).0) * targets[i].weight;
+        let serving: f64 = members().map(carries).sum();
+        let nothing = members()
+            .all(|i| there(i) == Replicas::ZERO && observed.pools[i].frozen == Replicas::ZERO);
         let dormant = |i: usize| targets[i].floor.max(targets[i].wanted) == Replicas::ZERO;
         if nothing && !members().all(dormant) {
             return (Permille(1_000), Some(Cause::Unavailable));
         }
         let Some(load) = role.load else { continue };
-        let spare = carried(f64::from(serving), SPILL_ABOVE).get()
-            - role.backlog / BACKLOG_GONE_IN.as_secs();
+        let spare = carried(serving, SPILL_ABOVE).get() - role.backlog / BACKLOG_GONE_IN.as_secs();
         let share = if load.get() > 0.0 { 1.0 - finite(spare) / load.get() } else { 0.0 };
         let share = Ratio::new(share).permille();
         if share == Permille::ZERO {
