@@ -60,3 +60,12 @@ const PIECES: &[&str] = &[
     "vllm:",
     "é",
 ];
+
+#[test]
+fn stray_blanks_hide_no_engine_and_no_line() {
+    let shown = page("\r\t\r vllm:num_requests_waiting 3\r\r\n");
+    assert_eq!(shown.engines.first().and_then(|engine| engine.waiting), Some(3));
+    // A vertical tab is no blank: the cut line is malformed, and counted.
+    let cut = page("\u{b}");
+    assert_eq!((cut.lines.samples(), cut.lines.malformed), (0, 1));
+}

@@ -213,7 +213,8 @@ impl Dialect {
 #[must_use]
 pub fn detect(text: &str) -> Option<&'static Dialect> {
     let starts_a_line = |at: usize| {
-        let before = text[..at].trim_end_matches([' ', '\t']);
+        // What the scanner trims: a stray carriage return does not hide an engine.
+        let before = text[..at].trim_end_matches([' ', '\t', '\r']);
         before.is_empty() || before.ends_with('\n')
     };
     DIALECTS.iter().copied().find(|dialect| {

@@ -125,7 +125,8 @@ pub fn read_page(text: &str) -> Result<Page, PageError> {
             Err(malformed) => reader.malformed(&malformed),
         }
     }
-    if !cut.trim().is_empty() && !cut.trim_start().starts_with('#') {
+    let cut = cut.trim_matches([' ', '\t', '\r']);
+    if !cut.is_empty() && !cut.starts_with('#') {
         let line = u32::try_from(whole.lines().count() + 1).unwrap_or(u32::MAX);
         reader.malformed(&Malformed { line, problem: Problem::Unended });
     }
