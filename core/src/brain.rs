@@ -43,28 +43,9 @@ pub struct Memory {
 pub struct Assessment {
     observed: Observed,
     offered: Offered,
-    learned: Learned,
     targets: Vec<Target>,
     /// Devices asked of each GPU pool.
     pub asks: BTreeMap<Name, Ask>,
-}
-
-impl Assessment {
-    /// Demand as estimated.
-    #[must_use]
-    pub const fn offered(&self) -> &Offered {
-        &self.offered
-    }
-    /// The tick as seen.
-    #[must_use]
-    pub const fn observed(&self) -> &Observed {
-        &self.observed
-    }
-    /// What was learned so far.
-    #[must_use]
-    pub const fn learned(&self) -> &Learned {
-        &self.learned
-    }
 }
 
 /// observe, learn, estimate, forecast, size; and the needs of roles spread over their pools.
@@ -83,7 +64,7 @@ pub fn assess(
     let sized = size::size(policy, &observed, &offered, &expected, lead);
     let targets = balance::spread(policy, profiles, seen, &observed, &offered, &sized, &slowness);
     let asks = balance::asks(policy, &observed, &targets);
-    Assessment { observed, offered, learned, targets, asks }
+    Assessment { observed, offered, targets, asks }
 }
 
 /// The lead time of a role: of the variant that arrives soonest.

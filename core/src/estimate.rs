@@ -65,6 +65,8 @@ pub struct Offered {
 pub struct RoleLoad {
     /// The role.
     pub role: Role,
+    /// Who waits, and how many replicas there are.
+    pub crowd: Crowd,
     /// Reference replicas (of the role's first pool) kept busy; `None`: unknown.
     pub load: Option<Load>,
     /// Work waiting that more capacity would relieve, in seconds of one reference replica. A queue
@@ -76,6 +78,17 @@ pub struct RoleLoad {
     /// a second, in seconds. The engines' own TTFT tells it only when it is over. `None`: nothing is
     /// served, or some replicas have no queue.
     pub wait: Option<f64>,
+}
+
+/// Who waits at the pools of one role.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Crowd {
+    /// Requests waiting for capacity.
+    pub waiting: u64,
+    /// Replicas that serve, those not seen included.
+    pub there: u64,
+    /// Replicas with nothing waiting.
+    pub free: u64,
 }
 
 /// Runs the stage. `slowness` is one a pool, measured over predicted.
@@ -100,12 +113,13 @@ pub fn estimate(
         }
         let slow = slowness.get(index).copied().unwrap_or(Ratio::ONE);
         let each = mix.map_or(ReqRate::ZERO, |mix| capacity(policy, profiles, pool, &mix, slow));
-        let waiting = waiting_of(policy, observed, pool.role) as f64;
+        let crowd = Crowd::of(policy, observed, pool.role);
+        let (waiting, stuck) = (crowd.waiting as f64, crowd.is_stuck());
         let served = served_rate(&memory.ticks, pool.role);
         let busy = |requests: f64| if each.get() > 0.0 { requests / each.get() } else { 0.0 };
-        let stuck = some_are_free(policy, observed, pool.role);
         roles.push(RoleLoad {
             role: pool.role,
+            crowd,
             load: requests
                 .filter(|r| each.get() > 0.0 || r.get() == 0.0)
                 .map(|rate| Load::new(busy(rate.get()))),
@@ -141,19 +155,20 @@ fn is_pressed(view: &PoolView) -> bool {
     view.waiting > u64::from(view.serving.0)
 }
 
-/// More than a quarter of a role's replicas have no queue.
-fn some_are_free(policy: &Policy, observed: &Observed, role: Role) -> bool {
-    let pools = policy.pools.iter().zip(&observed.pools).filter(|(p, _)| p.role == role);
-    let (free, there) = pools.fold((0_u64, 0_u64), |(free, there), (_, view)| {
-        let seen = u64::from(view.serving.0) + u64::from(view.unseen.0);
-        (free + u64::from(view.without_queue.0), there + seen)
-    });
-    free * 4 > there
-}
+impl Crowd {
+    fn of(policy: &Policy, observed: &Observed, role: Role) -> Self {
+        let pools = policy.pools.iter().zip(&observed.pools).filter(|(p, _)| p.role == role);
+        pools.fold(Self::default(), |crowd, (_, view)| Self {
+            waiting: crowd.waiting.saturating_add(view.waiting),
+            there: crowd.there + u64::from(view.serving.0) + u64::from(view.unseen.0),
+            free: crowd.free + u64::from(view.without_queue.0),
+        })
+    }
 
-fn waiting_of(policy: &Policy, observed: &Observed, role: Role) -> u64 {
-    let pools = policy.pools.iter().zip(&observed.pools);
-    pools.filter(|(p, _)| p.role == role).fold(0, |sum, (_, v)| sum.saturating_add(v.waiting))
+    /// More than a quarter of the replicas have no queue: what waits elsewhere is stuck there.
+    const fn is_stuck(self) -> bool {
+        self.free * 4 > self.there
+    }
 }
 
 fn push_tick(policy: &Policy, observed: &Observed, memory: &mut Memory) {

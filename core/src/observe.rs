@@ -58,8 +58,6 @@ struct EngineMemory {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct RouterTotals {
     requests: Option<u64>,
-    external: Option<u64>,
-    refused: Option<u64>,
 }
 
 /// What one tick shows.
@@ -161,8 +159,6 @@ pub enum PodState {
 pub struct RouterFlow {
     /// Arrived; `None` on the first sight or where the router does not count.
     pub requests: Option<u64>,
-    /// Of those, refused for want of a backend.
-    pub refused: Option<u64>,
     /// Share sent outside, as read back.
     pub share: Permille,
     /// Share that the router was last told to send outside.
@@ -195,11 +191,7 @@ fn router_flow(seen: &Observation, memory: &mut Memory) -> Option<RouterFlow> {
         memory.router = None;
         return None;
     };
-    let now = RouterTotals {
-        requests: router.requests,
-        external: router.external,
-        refused: router.refused,
-    };
+    let now = RouterTotals { requests: router.requests };
     let before = memory.router.replace(now);
     let since = |now: Option<u64>, then: Option<u64>| match (now, then) {
         // A counter that fell was restarted: what it shows has come since.
@@ -209,7 +201,6 @@ fn router_flow(seen: &Observation, memory: &mut Memory) -> Option<RouterFlow> {
     let before = before.unwrap_or_default();
     Some(RouterFlow {
         requests: since(now.requests, before.requests),
-        refused: since(now.refused, before.refused),
         share: router.share,
         ordered: router.ordered,
         external_ready: router.external_ready,

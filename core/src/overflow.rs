@@ -13,7 +13,6 @@ use crate::estimate::Offered;
 use crate::observe::{Observed, RouterFlow};
 use crate::policy::{Mode, OpenOn, OverflowPolicy, Policy};
 use crate::reason::{Cause, Reason, Reasons};
-use crate::size::carried;
 use crate::units::{Permille, Ratio, Replicas, Span, Stamp, finite};
 use crate::window::Peak;
 use alloc::collections::VecDeque;
@@ -125,7 +124,7 @@ fn excess(
             return (Permille(1_000), Some(Cause::Unavailable));
         }
         let Some(load) = role.load else { continue };
-        let spare = carried(serving, SPILL_ABOVE).get() - role.backlog / BACKLOG_GONE_IN.as_secs();
+        let spare = serving * SPILL_ABOVE - role.backlog / BACKLOG_GONE_IN.as_secs();
         let share = if load.get() > 0.0 { 1.0 - finite(spare) / load.get() } else { 0.0 };
         let share = Ratio::new(share).permille();
         if share == Permille::ZERO {
@@ -254,7 +253,7 @@ impl Memory {
         if let (Some(limit), Some(rate), Some(mix)) =
             (rules.tokens_per_minute, offered.requests, offered.mix)
         {
-            let a_minute = rate.get() * 60.0 * (mix.context + mix.output);
+            let a_minute = (rate * (mix.context + mix.output)).get() * 60.0;
             if a_minute > 0.0 {
                 let share = Ratio::new(limit.0 as f64 / a_minute).get().min(1.0);
                 allowed = allowed.min(Permille(libm::floor(share * 1e3) as u32));

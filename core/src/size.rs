@@ -16,7 +16,7 @@ use crate::model::{Mix, Profile};
 use crate::observation::Name;
 use crate::observe::Observed;
 use crate::policy::{Policy, Role};
-use crate::units::{Load, Ratio, Replicas, ReqRate, Span, Tokens, finite};
+use crate::units::{Ratio, Replicas, ReqRate, Span, Tokens, finite};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -79,7 +79,7 @@ pub fn size(
             let planned = upper.get() / BUSY_SHARE;
             let catch_up = lead(role.role).as_secs().max(CATCH_UP_LEAST.as_secs());
             let late = load.get() + role.backlog / catch_up;
-            let late = late.max(guard(policy, observed, offered, role));
+            let late = late.max(guard(policy, offered, role));
             let present = Milli::new(late.max(load.get() / BUSY_SHARE));
             Some(Sized { role: role.role, need: Milli::new(planned.max(late)), present })
         })
@@ -98,18 +98,12 @@ fn wake(policy: &Policy, observed: &Observed, offered: &Offered, role: Role) -> 
 
 /// What the queue alone would ask for: a tenth above what is there, if requests wait nearly
 /// everywhere and the last of them will wait for longer than the TTFT target.
-fn guard(policy: &Policy, observed: &Observed, offered: &Offered, load: &RoleLoad) -> f64 {
-    let (mut waiting, mut there) = (0_u64, 0_u32);
-    for (pool, view) in policy.pools.iter().zip(&observed.pools) {
-        if pool.role == load.role {
-            waiting = waiting.saturating_add(view.waiting);
-            there = there.saturating_add(view.serving.0).saturating_add(view.unseen.0);
-        }
-    }
+fn guard(policy: &Policy, offered: &Offered, load: &RoleLoad) -> f64 {
     let (Some(target), Some(wait)) = (policy.objectives.ttft, load.wait) else { return 0.0 };
     let context = offered.mix.map_or(0.0, |mix| finite(mix.context));
     let bound = target.for_input(Tokens(context as u64)).as_secs();
-    if waiting > u64::from(there) && wait > bound { f64::from(there) * 1.1 } else { 0.0 }
+    let drowning = load.crowd.waiting > load.crowd.there && wait > bound;
+    if drowning { load.crowd.there as f64 * 1.1 } else { 0.0 }
 }
 
 /// Replicas that carry a steady `rate` of requests like `mix`, a number a pool in the policy's
@@ -135,12 +129,6 @@ pub fn steady(
             Replicas(bought)
         })
         .collect()
-}
-
-/// Load that `serving` replicas carry before requests should go elsewhere.
-#[must_use]
-pub(crate) fn carried(serving: f64, share: f64) -> Load {
-    Load::new(serving * share)
 }
 
 #[cfg(test)]

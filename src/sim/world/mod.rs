@@ -319,12 +319,6 @@ impl World {
         self.now
     }
 
-    /// When the next request arrives; `None` when all have.
-    #[must_use]
-    pub fn next_arrival(&self) -> Option<Picos> {
-        self.requests.get(self.arriving).map(|request| request.at)
-    }
-
     /// All requests have arrived and ended.
     #[must_use]
     pub const fn finished(&self) -> bool {
